@@ -3,9 +3,9 @@ counters and findings, so that performance can be graded without a GPU.
 
 One exercise is one file in `exercise_sources/`, named NN_slug after its lesson: `.cu` for a kernel, `.py` for a
 function; kernel or function are called slug. The file as it stands is the solution, and compiles. Lines that begin
-with the comment leader and `!` describe it: kind, title, task, hint (one per stage), expect (see `measures.expect`), case
-(arguments of a function), scales, accuracy and nan (data of its own, see `demanding`), after (said when solved); five
-spaces continue a text. The regions, here for C++:
+with the comment leader and `!` describe it: kind, title, task, hint (one per stage), expect (see `measures.expect`), given (of what is to
+be changed: block and tile are not, and shall be the solution's), case (arguments of a function), scales, accuracy and nan (data of its
+own, see `demanding`), after (said when solved); five spaces continue a text. The regions, here for C++:
 
     //[solution
     if (row >= M || col >= N) return;
@@ -96,7 +96,8 @@ class ExerciseReport(CheckReport):
 class Exercise:
     """One exercise. lesson: number of its step. kind: one of KINDS. cases: argument tuples, for functions. solution, starter: source.
     scales: powers of two up to which rows and columns are multiplied in products besides, 0: none. accuracy: K of a sum, the errors
-    allowed in it, and how small its numbers are (see `demanding.judge_accuracy`). nan: NaN in A must be NaN in C."""
+    allowed in it, and how small its numbers are (see `demanding.judge_accuracy`). nan: NaN in A must be NaN in C. given: block and tile
+    are the solution's."""
 
     lesson: int
     slug: str
@@ -113,6 +114,7 @@ class Exercise:
     scales: int = 0
     accuracy: tuple[int, float, int] | None = None
     nan: bool = False
+    given: bool = False
 
     @explained
     def check(self, answer: Any, store: Store | None = None, seed: int | None = None) -> ExerciseReport:
@@ -204,7 +206,7 @@ class Exercise:
             expectations += (demanding.judge_accuracy(answer, *self.accuracy, report.seed),)
         if self.nan and report.correct:
             expectations += (demanding.judge_nan(answer, report.seed),)
-        if self.kind != "change":  # the tile is given
+        if self.given:
             cases = tuple(replace(case, message=case.message.replace(ANOTHER_TILE, "")) for case in report.cases)
             report = replace(report, cases=cases)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
@@ -213,12 +215,13 @@ class Exercise:
 
     def _as_given(self, answer: Kernel) -> tuple[tuple[str, bool], ...]:
         """What is wrong with the constants of an answer: block and tile are part of the task, but where they are what is to be changed."""
-        if self.kind == "change":
+        if not self.given:
             return ()
-        mine, given = (gemm.geometry(kernel) for kernel in (answer, compile(self.starter)))
+        mine, first, asked = (gemm.geometry(kernel) for kernel in (answer, compile(self.starter), compile(self.solution)))
+        block, tile = ("given" if same else "asked for" for same in (first.block == asked.block, first.tile == asked.tile))
         said = (
-            (f"threads per block: yours {mine.block}, given {given.block}.", mine.block == given.block),
-            (f"tile of C per block: yours {mine.tile}, given {given.tile}.", mine.tile == given.tile),
+            (f"threads per block: yours {mine.block}, {block} {asked.block}.", mine.block == asked.block),
+            (f"tile of C per block: yours {mine.tile}, {tile} {asked.tile}.", mine.tile == asked.tile),
         )
         return tuple((text, good) for text, good in said if not good)
 
@@ -324,7 +327,7 @@ def parse(filename: str, text: str) -> Exercise:
     leader = _LEADERS[f".{suffix}"]
     lines = text.rstrip().split("\n")
     texts: dict[str, list[str]] = {
-        key: [] for key in ("kind", "title", "task", "hint", "expect", "case", "scales", "accuracy", "nan", "after")
+        key: [] for key in ("kind", "title", "task", "hint", "expect", "given", "case", "scales", "accuracy", "nan", "after")
     }
     key = None
     start = 0
@@ -340,11 +343,12 @@ def parse(filename: str, text: str) -> Exercise:
                 raise CourseError(f"{filename}, line {start + 1}: {key!r} is no key of an exercise. There are: {', '.join(texts)}.")
             texts[key].append(value)
     solution, starter = _derive(lines[start:], leader)
+    kind = " ".join(texts["kind"])
     return Exercise(
         lesson=int(number),
         slug=slug,
         language=suffix,
-        kind=" ".join(texts["kind"]),
+        kind=kind,
         title=" ".join(texts["title"]),
         task=" ".join(texts["task"]),
         hints=tuple(texts["hint"]),
@@ -356,6 +360,7 @@ def parse(filename: str, text: str) -> Exercise:
         scales=int(" ".join(texts["scales"]) or 0),
         accuracy=_accuracy(" ".join(texts["accuracy"])),
         nan=bool(texts["nan"]),
+        given=kind != "change" or bool(texts["given"]),
     )
 
 

@@ -35,7 +35,7 @@ from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source
 
 from . import demanding, history, proof, rungs, steps, store
-from .measures import DEFAULT_GPU, Expectation
+from .measures import DEFAULT_GPU, Expectation, Verdict
 from .table import Cell, Table, Tabular
 
 PROBLEM_OPTIONS = ("alpha", "beta", "pad_a", "pad_b", "pad_c", "seed")
@@ -125,13 +125,26 @@ class LessonKernel(Kernel):
         expect = promised if self._expect is None else self._expect
         if expect and report.passed:
             try:
-                sentences = proof.judged(self, expect, report.seed, lambda v: f"{v.text}: {v.yours:g} (expected {v.expected}).")
+                sentences = proof.judged(self, expect, report.seed, functools.partial(self._wording, told=set()))
             except CourseError as error:  # what has been found of the shapes stands
                 sentences = ((f"The counters could not be judged: {error.message}", False),)
             report = replace(report, expectations=sentences)
         self._checked[place(on, self)] = report
         history.judged(self.lesson_name, self.cell, history.verdict(report))
         return report
+
+    def _wording(self, verdict: Verdict, told: set[str]) -> str:
+        """A verdict as a sentence. Where the first number is less than this step's own kernel has, or its tile another, that is said: it is
+        no mistake by itself. told: what has been said in this report."""
+        said = f"{verdict.text}: {verdict.yours:g} (expected {verdict.expected})."
+        if verdict.ok or told or self.step is None or self._expect is not None or verdict.expected.startswith("at "):
+            return said
+        rows, columns = tile = gemm.geometry(reference(self.step.slug)).tile
+        if verdict.too_much and tile == gemm.geometry(self).tile:
+            return said
+        other = "more" if verdict.too_much else "fewer"
+        told.add(f"That is {other} than this step's own kernel has, whose tile is {rows} × {columns}; climb() takes it all the same.")
+        return " ".join((said, *told))
 
     @explained
     def history(self) -> history.History:

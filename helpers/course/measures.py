@@ -56,6 +56,10 @@ class NoArrayError(CourseError):
     """What is counted was asked of an array that the kernel has not."""
 
 
+class CutShortError(CourseError):
+    """A run's trace, or the part that was asked for, ends before the run does."""
+
+
 def _need_run(run) -> None:
     """Raise NotRunError for a kernel, or whatever else has not run."""
     if not hasattr(type(run), "counters"):
@@ -109,8 +113,8 @@ def _accesses(run, array: str, op: str, nbytes: int) -> tuple[int, int]:
     _need_run(run)
     trace = run.trace
     if trace.truncated:
-        raise CourseError("The trace was cut short, so it cannot answer for one array. Use a smaller matrix.")
-    home = _home(trace, array)
+        raise CutShortError("The trace was cut short, so it cannot answer for one array. Use a smaller matrix.")
+    home = _home(run, array)
     low, high = home.base, home.base + home.nbytes
     requests = pieces = 0
     inside = ((trace.addresses >= low) & (trace.addresses < high)).any(axis=1)
@@ -129,12 +133,28 @@ def _accesses(run, array: str, op: str, nbytes: int) -> tuple[int, int]:
     return requests, pieces
 
 
-def _home(trace: Any, array: str) -> Any:
-    """Where an array of global memory lies. Raises NoArrayError if there is none of this name."""
-    arrays = {a.name: a for a in trace.allocations if a.space == "global"}
-    if array not in arrays:
-        raise NoArrayError(f"The kernel has no array {array}; it has {', '.join(arrays) or 'none'}.")
-    return arrays[array]
+def _home(run, array: str) -> Any:
+    """Where an array of global memory lies. A, B and C are those which stand where the course's signature has them, whatever their names.
+    Raises NoArrayError if there is none of this name."""
+    arrays = {a.name: a for a in run.trace.allocations if a.space == "global"}
+    if array in arrays:
+        return arrays[array]
+    if array in _MATRICES and (own := _in_place_of(run, array)) in arrays:
+        return arrays[own]
+    raise NoArrayError(f"The kernel has no array {array}; it has {', '.join(arrays) or 'none'}.")
+
+
+_MATRICES = ("A", "B", "C")
+
+
+def _in_place_of(run, array: str) -> str:
+    """What a kernel calls the matrix that the course's signature calls A, B or C; "" if it has another signature."""
+    from helpers.run.own_products import MATRICES
+
+    declared = run.kernel.compiled.parameters
+    if len(declared) <= MATRICES[-1] or not all(declared[place].pointer_to for place in MATRICES):
+        return ""
+    return declared[MATRICES[_MATRICES.index(array)]].name
 
 
 def _per_request(pieces: int, requests: int, op: str, array: str = "") -> float:
@@ -150,8 +170,9 @@ def different_sectors(run, array: str, op: str = "ld") -> int:
     there, where no cache holds it. Needs a traced run; 0 if there was no such access.
     """
     trace = run.trace.select(space="global")
-    home = next((item for item in trace.allocations if item.name == array and item.space == "global"), None)
-    if home is None:
+    try:
+        home = _home(run, array)
+    except NoArrayError:
         return 0
     chosen = np.isin(trace.accesses["site"], [i for i, site in enumerate(trace.sites) if site.op in _COUNTED_AS[op] and site.width])
     addresses = trace.addresses[chosen]
@@ -462,12 +483,25 @@ def barriers_passed(run) -> float:
 def blocks_that_share(run, array: str) -> int:
     """The most blocks of consecutive numbers that begin with the same tile of `array` in a traced run: at the same lowest address."""
     trace = _whole(run.trace).select(space="global")
-    home = _home(trace, array)
+    home = _home(run, array)
     inside = (trace.addresses >= home.base) & (trace.addresses < home.base + home.nbytes)
     lowest = np.where(inside, trace.addresses, home.base + home.nbytes).min(axis=1, initial=home.base + home.nbytes)
     first = np.full(math.prod(run.grid), home.base + home.nbytes)
     np.minimum.at(first, trace.accesses["block"], lowest)
     return max(len(list(alike)) for _, alike in itertools.groupby(first.tolist()))
+
+
+def threads_down_a_column(run, array: str) -> int:
+    """Threads with consecutive numbers, from the first of a warp on, that store one below the other in a column of `array`, in every
+    store of the run: 1 where the second stores elsewhere. Raises CourseError where nothing is stored, and as `pieces_per_request`."""
+    trace = _whole(run.trace).select(space="global", op=AccessKind.STORE)
+    home = _home(run, array)
+    addresses = trace.addresses[((trace.addresses >= home.base) & (trace.addresses < home.base + home.nbytes)).any(axis=1)]
+    if not len(addresses):
+        raise CourseError(f"The kernel made no global stores of {array}.")
+    row_bytes = home.nbytes // shape_of(run).m
+    below = (np.diff(addresses, axis=1) == row_bytes) & (addresses[:, :-1] >= 0)
+    return 1 + int(np.minimum.accumulate(below, axis=1).sum(axis=1).min())
 
 
 def bulk_copies_of_a_block(run) -> int:
@@ -491,7 +525,7 @@ def stages_at_a_time(run) -> int:
 def _whole(trace: Any) -> Any:
     """The trace. Raises CourseError if it was cut short."""
     if trace.truncated:
-        raise CourseError("The trace was cut short, so it cannot answer. Use a smaller matrix.")
+        raise CutShortError("The trace was cut short, so it cannot answer. Use a smaller matrix.")
     return trace
 
 
@@ -632,6 +666,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"wgmma instructions", lambda run: count(run, names.tensor("gmma"))),
     (r"bulk copies", lambda run: count(run, names.bulk_executed("ld"))),
     (r"blocks in a row that share (\w+)", blocks_that_share),
+    (r"threads of a warp down a column of (\w+)", threads_down_a_column),
     (r"bulk copies of the busiest block", bulk_copies_of_a_block),
     (r"stages at a time", stages_at_a_time),
     (r"sectors of bulk copies", lambda run: count(run, names.bulk_sectors("ld"))),
@@ -676,6 +711,21 @@ def busiest_line(run, words: str) -> int | None:
     return max(counted, key=lambda number: counted[number]) if any(counted.values()) else None
 
 
+def threads_that_take_part(run, words: str) -> float:
+    """Of the accesses that these words count per result, the threads of a warp that execute one, on average; 32 of what counts no such
+    accesses, and where the trace has none of them."""
+    found = re.fullmatch(r"(?:(global|shared) )?(load|store)s(?: of (\w+))? per result", words)
+    if not found:
+        return WARP
+    space, what, array = found.groups()
+    trace = run.trace.select(space=space or "global", op=set(_READS[{"load": "ld", "store": "st"}[what]]))
+    addresses = trace.addresses
+    if array:
+        home = _home(run, array)
+        addresses = addresses[((addresses >= home.base) & (addresses < home.base + home.nbytes)).any(axis=1)]
+    return float((addresses >= 0).sum(axis=1).mean()) if len(addresses) else WARP
+
+
 def is_part_of(words: str, whole: str) -> bool:
     """Do the first words count, of one array, what the others count of all?"""
     (counter, array), (total, every) = _counted(words), _counted(whole)
@@ -693,8 +743,9 @@ def _counted(words: str) -> tuple[str, str]:
 def _lines_of(run, array: str) -> set[int]:
     """The lines that access an array."""
     trace = run.trace.select(space="global")
-    home = next((item for item in trace.allocations if item.name == array), None)
-    if home is None:
+    try:
+        home = _home(run, array)
+    except NoArrayError:
         return set()
     inside = ((trace.addresses >= home.base) & (trace.addresses < home.base + home.nbytes)).any(axis=1)
     return {trace.sites[index].line for index in np.unique(trace.accesses["site"][inside])}

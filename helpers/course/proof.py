@@ -17,6 +17,7 @@ from helpers.run.kernel import Kernel, Run
 from helpers.run.own_products import counted_size
 from helpers.run.problem import PositiveSample
 from helpers.sim import TraceFilter
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
 
 from . import demanding, measures
@@ -57,6 +58,8 @@ def judged(
     for expectation in asked:
         try:
             verdicts.append(expectation.judge(runs[expectation.longer]))
+        except measures.CutShortError:  # of a product whose size is not the reader's to choose
+            unjudged.append((f"{expectation.text} could not be judged: {_too_many(runs[expectation.longer])}", False))
         except CourseError as error:  # a verdict, too, beside those that can be had
             unjudged.append((f"{expectation.text} could not be judged: {error.message}", False))
     sentences = [(wording(verdict) + _line(run, verdict, verdicts), verdict.ok) for verdict in verdicts] + unjudged
@@ -74,6 +77,16 @@ def judged(
     return tuple(sentences)
 
 
+def _too_many(run: Run) -> str:
+    """Why a trace was cut short, as sentences."""
+    threads = math.prod(run.block)
+    few = "" if threads % WARP == 0 else f" A block of {threads} does not fill its warps, and a warp's access counts in full."
+    return (
+        f"the run that is counted, {run.problem['problem']}, accesses memory more than {TraceFilter().limit:,} times, and of no more than "
+        f"these it is recorded which array they are of. Let each warp access memory less often.{few}"
+    )
+
+
 def _line(run: Run, verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
     """'' or, of an expectation that is not met, the line that has most of what there is too much of, and how sure the count is. Where
     another of the verdicts says of which array there is too much, no line is named here: most of a total may be what has to be."""
@@ -84,6 +97,8 @@ def _line(run: Run, verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
         places = [(number, quote(run.kernel.source, number)) for number in measures.ends_of_a_tile(run)]
         (load, asked), (store, stored) = places
         return f" The last load is in line {load}, “{asked}”, and the first store behind it in line {store}, “{stored}”." + sure
+    if verdict.too_much and (took_part := measures.threads_that_take_part(run, verdict.text)) < WARP - 1:
+        sure = f" An access that part of a warp executes counts in full: here {took_part:.3g} of {WARP} threads on average.{sure}"
     if not verdict.too_much or any(other.too_much and not other.ok and measures.is_part_of(other.text, verdict.text) for other in verdicts):
         return sure
     number = measures.busiest_line(run, verdict.text)

@@ -302,3 +302,48 @@ def test_a_rectangle_of_another_area_is_a_sentence(rectangle, why):
 def test_an_exercise_whose_tile_is_given_does_not_offer_another():
     report = str(exercise("how_many_squares").judge(helpers.compile(exercise("how_many_squares").starter), 1, on="cpu"))
     assert "its threads store to 64 × 64: let them compute the rest." in report and "let tile_shape" not in report
+
+
+def _edited(slug: str, *edits: tuple[str, str], solution: bool = True) -> str:
+    source = exercise(slug).solution if solution else exercise(slug).starter
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    return source
+
+
+@pytest.mark.parametrize(("slug", "edits", "said"), [
+    ("finish_the_tile", [("BM = 8;", "BM = 32;")], "tile of C per block: yours (32, 32), given (8, 32)."),
+    ("two_rows", [("BM = 64;", "BM = 128;")], "tile of C per block: yours (128, 32), asked for (64, 32)."),
+    ("two_rows", [("{BN, 32, 1}", "{BN, 16, 1}")], "threads per block: yours (32, 16, 1), given (32, 32, 1)."),
+    ("flat_block", [("{BM, BN}; ", "{BM, BN * 2}; ")], "tile of C per block: yours (32, 64), given (32, 32)."),
+])  # fmt: skip
+def test_what_a_change_leaves_as_it_is_is_asked_for(slug, edits, said):
+    assert (said, False) in exercise(slug)._as_given(helpers.compile(_edited(slug, *edits)))
+    assert not exercise(slug)._as_given(helpers.compile(exercise(slug).solution))
+
+
+def test_the_order_of_threads_is_part_of_the_narrow_block():
+    along = [("BN + threadIdx.y", "BN + threadIdx.x"), ("BM + threadIdx.x", "BM + threadIdx.y"), ("{BM, BN, 1}", "{BN, BM, 1}")]
+    edits = [*along, ("BM = 8;", "BM = 32;"), ("BN = 32;", "BN = 8;")]
+    report = exercise("narrow_block").judge(helpers.compile(_edited("narrow_block", *edits)), 1)
+    assert [text for ok, text in report.lines() if not ok] == ["threads of a warp down a column of C: yours 1, expected at least 4."]
+
+
+@pytest.mark.parametrize(("slug", "edits"), [
+    ("rows_in_pairs", [("BM + threadIdx.y, lower = upper + BM / 2", "BM + 2 * threadIdx.y, lower = upper + 1")]),
+    ("two_rows", [("BM + ty;", "BM + 2 * ty;"), ("ty + 32", "2 * ty + 1"), ("As[ty]", "As[2 * ty]"), ("row + 32", "row + 1")]),
+])  # fmt: skip
+def test_which_two_rows_a_thread_takes_is_left_to_it(slug, edits):
+    assert exercise(slug).judge(helpers.compile(_edited(slug, *edits)), 1).passed
+    assert "apart" not in exercise(slug).task and "ty + 32" not in exercise(slug).task
+
+
+def test_half_a_warp_that_loads_is_said_to_count_in_full():
+    source = _edited(
+        "half_and_half",
+        ("if (t < BM * BK) {", "if (t % 2 == 0) {"), ("i = t / BK, k = t % BK", "i = t / 2 / BK, k = t / 2 % BK"), ("u = t - BM * BK", "u = t / 2"),
+    )  # fmt: skip
+    failed = [text for ok, text in exercise("half_and_half").judge(helpers.compile(source), 1).lines() if not ok]
+    assert len(failed) == 1 and failed[0].startswith("global loads per result: yours 16")
+    assert failed[0].endswith("An access that part of a warp executes counts in full: here 16 of 32 threads on average.")

@@ -272,3 +272,34 @@ def test_options_of_a_file_are_those_of_any_source(tmp_path):
     assert lesson.from_file(path, options="-ftz=true").compiled.options == ("-ftz=true",)
     with pytest.raises(CourseError, match="options=None are no compiler options"):
         lesson.from_file(path, options=None)
+
+
+def with_edits(slug: str, *edits: tuple[str, str]) -> LessonKernel:
+    source = reference(slug).source
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    return LessonKernel(compile_source(source), slug)
+
+
+def test_fewer_loads_than_the_step_has_are_no_mistake():
+    report = with_edits("thread_tile_1d", ("BM = 64", "BM = 128"), ("BN = 64", "BN = 128"), ("TM = 16", "TM = 32")).check()
+    (said,) = [text for ok, text in report.lines() if not ok]
+    assert said == (
+        "global loads per result: 2 (expected 4). That is fewer than this step's own kernel has, whose tile is 64 × 64; climb() takes it "
+        "all the same."
+    )
+
+
+def test_a_check_asks_for_no_smaller_matrix():
+    """Whose size is not the reader's to choose."""
+    lines = [text for ok, text in with_edits("naive", ("BM = 32", "BM = 1"), ("BN = 32", "BN = 1")).check().lines() if not ok]
+    unjudged = [text for text in lines if "could not be judged" in text]
+    assert len(unjudged) == 3 and all("64 × 64 × 64, accesses memory more than 200,000 times" in text for text in unjudged)
+    assert "smaller" not in str(lines) and "A block of 1 does not fill its warps" in unjudged[0]
+
+
+def test_matrices_of_other_names_are_those_that_stand_in_their_places():
+    source = re.sub(r"\bA\b", "X", re.sub(r"\bB\b", "Y", re.sub(r'(?<!")\bC\b', "Z", reference("naive").source)))
+    report = LessonKernel(compile_source(source), "naive").check()
+    assert report.passed and len(report.expectations) == 4, str(report)

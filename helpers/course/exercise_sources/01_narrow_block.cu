@@ -10,6 +10,7 @@
 //! expect: sectors per load of A <= 8
 //! expect: sectors per load of B <= 1
 //! expect: global loads per result <= 2 K
+//! expect: threads of a warp down a column of C >= 4
 //! after: Each warp now requests BM + 1 sectors per multiply-add instead of 32 + 1, and only the shape of the block
 //!     has changed. Both 8 and 4 will do: try the other one as well, and remember the result for step 02.
 //[solution

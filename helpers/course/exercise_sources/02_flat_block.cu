@@ -7,6 +7,7 @@
 //! hint: t % 32 changes from one lane to the next, t / 32 is the same for a whole warp. Which of row and column
 //!     should change from lane to lane?
 //! hint: The column: col = ... + t % BN, row = ... + t / BN.
+//! given: block and tile
 //! expect: sectors per load of A <= 4
 //! expect: sectors per load of B <= 4
 //! expect: sectors per store of C <= 4

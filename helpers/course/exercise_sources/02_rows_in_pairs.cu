@@ -1,8 +1,9 @@
 //! kind: write
 //! title: One above the other
-//! task: Write the body. Each thread computes two elements of one column, 8 rows apart, so that a value of B serves both. The block is 32
+//! task: Write the body. Each thread computes two elements of one column, so that a value of B serves both. The block is 32
 //!     threads wide and 8 high. At most 3/2 K loads per result, no load or store with more than 4 sectors.
-//! hint: threadIdx.x should run along the columns, threadIdx.y along the upper 8 rows of the tile.
+//! hint: threadIdx.x should run along the columns, threadIdx.y along the upper 8 rows of the tile. The second element of a
+//!     thread may lie 8 rows below its first.
 //! hint: One loop, two sums: for each k one value of B and two of A.
 //! hint: The upper element may lie in C and the lower one below its edge. A row of A that does not exist must not be read either.
 //! expect: sectors per load of A <= 4
@@ -38,6 +39,6 @@ extern "C" __global__ void rows_in_pairs(int M, int N, int K, float alpha, const
     c = C + lower * ldc + col;
     *c = alpha * sum1 + (beta == 0 ? 0 : beta * *c);
     //[starter
-    //|// Yours: two elements of C, BM / 2 rows apart, one loop over k, two stores.
+    //|// Yours: two elements of one column of C, one loop over k, two stores.
     //]
 }

@@ -2,7 +2,7 @@
 //! title: Two columns per thread
 //! task: Each thread computes two elements of a row, so that one load of A serves two multiply-adds. The author had read that a thread should
 //!     not stride through B, and gave every thread two neighbouring columns. Diagnose what that costs, and deal the columns out so that a
-//!     load of B touches 4 sectors again.
+//!     load of B touches 4 sectors again, and a store of C as well.
 //! hint: Look at one load across the warp, not at one thread: lanes 0, 1, 2, 3 read columns 0, 2, 4, 6. Half of
 //!     every sector is fetched and not used.
 //! hint: For one load, neighbouring lanes should read neighbouring columns. The second column of a thread can be

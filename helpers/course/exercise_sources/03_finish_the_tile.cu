@@ -1,11 +1,13 @@
 //! kind: change
 //! title: Half a tile
 //! task: The tile of A is in shared memory; B is still read from global memory by every thread. Fill the tile
-//!     of B, and use it. The block has 8 rows of threads for its 32: 5/32 K global loads per result instead of K / 32 + K.
+//!     of B, and use it. The block keeps its 8 rows of threads for the 32 of the tile: 5/32 K global loads per result instead of K / 32 + K,
+//!     of no more than 4 sectors of B each. No bank conflict when the tiles are read.
 //! hint: Bs[BK][BN] stands beside As. Each thread fetches four elements of it, before the first barrier.
 //! hint: Thread (tx, ty) fetches column col of the rows k0 + ty, k0 + ty + 8, …: then the 32 lanes of a warp fetch
 //!     neighbours. Outside B it stores 0, and there are two limits: K for the row, N for the column.
 //! hint: In the inner loop, b becomes Bs[k][tx]. No test is needed there any more: the tile holds zeros.
+//! given: block and tile
 //! expect: global loads per result <= 5/32 K
 //! expect: sectors per load of B <= 4
 //! expect: bank conflicts of shared loads == 0

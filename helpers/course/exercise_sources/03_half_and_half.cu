@@ -2,7 +2,8 @@
 //! title: Half fetch A, half fetch B
 //! task: Write the loop over the tiles. The block computes 16 x 16 results, and its tiles are 8 deep: 128 elements of A and 128 of B for 256
 //!     threads. So each thread fetches one element of one of the two. At most K/8 global loads per result, of
-//!     no more than 4 sectors each, and one barrier for each 4 k.
+//!     no more than 4 sectors each, one barrier for each 4 k, and no bank conflict when the tiles are read. A load counts in full also where
+//!     only half of a warp executes it: let whole warps fetch A, and others B.
 //! hint: Threads 0 to 127 fill As, the others Bs. In As 8 neighbouring threads share a row, in Bs 16 do.
 //! hint: Fetch, barrier, 8 products from the tiles, barrier. What lies outside A or B is a zero in the tile, and all threads run the whole loop.
 //! hint: For t < 128: row t / BK and k t % BK of As; for the others, with u = t - 128: k u / BN and column u % BN of Bs. Both need two conditions.

@@ -1,7 +1,7 @@
 //! kind: diagnose
 //! title: The guard that a published kernel forgot
 //! task: This guards rows and columns, as many published tiled kernels do, and is right whenever K is a multiple of
-//!     its tile. Find out what it reads when K is 33, and repair it.
+//!     its tile. Find out what it reads when K is 33, and repair it. The tiles stay 64 deep: two barriers for each 64 k.
 //! hint: The last tile along K sticks out over the right edge of A and over the lower edge of B.
 //! hint: Past the right edge of A its next row begins: no error, just wrong numbers. Past the last row of B there
 //!     is nothing.

@@ -1,12 +1,13 @@
 //! kind: change
 //! title: Two rows
-//! task: Each thread computes one element of C. Let it compute two, in rows ty and ty + 32 of a 64 x 32 tile, so that
-//!     every value it reads from Bs serves twice. At most 3/4 K shared loads per result.
+//! task: Each thread computes one element of C. Let it compute two, in two rows of a 64 x 32 tile, so that every
+//!     value it reads from Bs serves twice. The block stays. At most 3/4 K shared loads per result, without bank conflicts.
 //! hint: The tile of C has 64 rows now (BM), and so has As; the block stays at 32 x 32 threads, so each thread
 //!     fetches two elements of A: rows ty and ty + 32.
 //! hint: Keep sum0 and sum1. In the inner loop read b once, and the two values of A.
 //! hint: At the end there are two elements to store, and each has its own guard: the second row may lie outside C
 //!     where the first does not.
+//! given: block and tile
 //! expect: shared loads per result <= 3/4 K
 //! expect: global loads per result <= 3/64 K
 //! expect: bank conflicts of shared loads == 0

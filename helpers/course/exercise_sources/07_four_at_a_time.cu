@@ -7,6 +7,7 @@
 //!     exist), and b_whole.
 //! hint: Bs[i][q] with q a multiple of 4 is aligned, because Bs is and its rows have 64 floats. So the store can be
 //!     a float4 too.
+//! given: block and tile
 //! expect: sectors per load of B == 16
 //! expect: global loads per result <= 1/128 K
 //! expect: bank conflicts of shared loads == 0

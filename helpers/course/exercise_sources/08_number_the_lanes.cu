@@ -9,6 +9,7 @@
 //!     wavefront only if they are neighbours: lane numbers that differ in bit 0 or in bit 1.
 //! hint: Number along pairs of columns: lane 0 beside lane 1, lane 2 beside lane 3. Then lane % 2 is the column within the
 //!     pair, and lane / 16 the pair.
+//! given: block and tile
 //! expect: wavefronts per shared load <= 2
 //! expect: global loads per result <= 1/32 K
 //! expect: shared loads per result <= 3/32 K

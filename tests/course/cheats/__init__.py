@@ -214,6 +214,8 @@ EVASIONS = [
     ("slices", "one slice", ("SLICES = 4;", "SLICES = 1;")),
     ("narrow_block", "only where the size is that of the counted run", ("BM = 8;", "BM = 32;")),
     ("narrow_block", "cheap loads beside the costly ones", ("BM = 8;", "BM = 32;"), (LOAD_A, f"{LOAD_A} for (int i = 0; i < 8; i++) *(volatile const float*)A;")),
+    ("narrow_block", "x along the columns", ("BM = 8;", "BM = 32;"), ("BN = 32;", "BN = 8;"), ("{BM, BN, 1}", "{BN, BM, 1}"),
+     ("BM + threadIdx.x", "BM + threadIdx.y"), ("BN + threadIdx.y", "BN + threadIdx.x")),
     ("first_kernel", "a factor fetched twice", ("sum += A[row * lda + k]", "sum += *(volatile const float*)&A[row * lda] * 0 + A[row * lda + k]")),
     ("rows_in_pairs", "B anew for the lower row", ("A[lower * lda + k] * b", "A[lower * lda + k] * *(volatile const float*)&B[size_t(k) * ldb + col]")),
     ("half_and_half", "a barrier more", ("* Bs[k][tx];\n", "* Bs[k][tx];\n        __syncthreads();\n")),
