@@ -79,9 +79,16 @@ def few_bits(source: str, ptx: str) -> str:
         "No type of the kernel has fewer bits than float32, so some of the products may be left out, or be of other elements: look at how "
         "k is counted, and at what is done where the loop ends."
     )
-    if (line := line_of_16_bits(source)) is not None:
-        text += f" Line {line}, “{quote(source, line)}”, declares 16 bits, which count to 32,767, or to 65,535 without a sign: use int."
-    return text
+    return f"{text} {said}" if (said := of_narrow_counter(source)) else text
+
+
+def of_narrow_counter(source: str) -> str:
+    """What there is to say of the first variable that may count steps and has 16 bits, or 8; "" without one."""
+    if (found := _OF_16_BITS.search(source) or _UP_TO_K.search(source)) is None:
+        return ""
+    line, bits = source.count("\n", 0, found.start()) + 1, 8 if re.search(_8_BITS, found[0]) else 16
+    most = f"{(1 << bits - 1) - 1:,}, or to {(1 << bits) - 1:,} without a sign"
+    return f"Line {line}, “{quote(source, line)}”, declares {bits} bits, which count to {most}: use int."
 
 
 def line_of_16_bits(source: str) -> int | None:
@@ -90,8 +97,15 @@ def line_of_16_bits(source: str) -> int | None:
     return source.count("\n", 0, found.start()) + 1 if found else None
 
 
+def counts_to_k(source: str) -> bool:
+    """Has a loop over K a counter of 16 bits or 8, which a long K is beyond?"""
+    return _UP_TO_K.search(source) is not None
+
+
 _NARROW = re.compile(r"\.(?:f16|bf16|tf32|e4m3|e5m2)")  # types of PTX
-_OF_16_BITS = re.compile(r"\b(?:short|ushort|u?int16_t)\s+\w+\s*=")
+_16_BITS, _8_BITS = r"\b(?:(?:un)?signed\s+)?(?:short(?:\s+int)?|ushort|u?int16_t)\b", r"\b(?:(?:un)?signed\s+)?(?:char|uchar|u?int8_t)\b"
+_OF_16_BITS = re.compile(rf"{_16_BITS}\s+\w+\s*=")
+_UP_TO_K = re.compile(rf"\bfor\s*\(\s*(?:{_16_BITS}|{_8_BITS})\s+\w+\s*=[^;]*;[^;]*\bK\b")
 
 
 def compare_others(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from helpers.arguments import explained
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, SlowedError, UnexplainedError, quote
 from helpers.sim import Trace, TraceFilter
+from helpers.sim.checks.endless import NEVER_ENDS
 from helpers.sim.code import cfg, time_limit
 from helpers.sim.launch import ALONE, DOWNWARDS, SHUFFLED, UPWARDS
 from helpers.sim.machine import cluster as clusters
@@ -29,7 +30,20 @@ from helpers.toolchain.diagnostics import used_unset
 from . import likely_causes
 from .check_report import Case, CheckReport
 from .check_shapes import DEEP, adversarial, beyond_16_bits, drawn, not_finite, of_any_alignment, of_any_end, takes_several
-from .differences import changed, compare, compare_others, few_bits, first_difference, inexact, line_of_16_bits, nearly, stored, wrong_ones
+from .differences import (
+    changed,
+    compare,
+    compare_others,
+    counts_to_k,
+    few_bits,
+    first_difference,
+    inexact,
+    line_of_16_bits,
+    nearly,
+    of_narrow_counter,
+    stored,
+    wrong_ones,
+)
 from .geometry import Geometry, geometry
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
@@ -416,7 +430,8 @@ def check(
         tell()
         start = time_limit.now()
         by_chance = index >= len(fixed)
-        long = by_chance and problem.batch == 1  # a batch is of small products
+        # A batch is of small products, and a narrow counter counts for ever what others count in a moment.
+        long = by_chance and problem.batch == 1 and not (index == longest and counts_to_k(kernel.source))
         explain = whole or index not in (longest, furthest) or put_off
         one = functools.partial(_check_one, kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
         try:
@@ -537,10 +552,16 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
             more += seen.bits or _by_columns(kernel) or seen.padding
             line, call = (None, None) if seen.site is None else (seen.site.line, seen.site.call)
             cases[place] = replace(cases[place], line=line, call=call, message=cases[place].message + more)
-    if not any(nearly(case.message) for case in cases):
-        return cases
-    bits = likely_causes.float16_sums(kernel) or few_bits(kernel.source, kernel.ptx)
-    return [replace(case, message=f"{case.message} {bits}") if nearly(case.message) else case for case in cases]
+    return [replace(case, message=case.message + _narrow(kernel, case.message)) for case in cases]
+
+
+def _narrow(kernel: Kernel, message: str) -> str:
+    """What of a kernel has too few bits for what a message says of it, as sentences with a space before them; else ""."""
+    if nearly(message):
+        said = likely_causes.float16_sums(kernel) or few_bits(kernel.source, kernel.ptx)
+    else:
+        said = of_narrow_counter(kernel.source) if NEVER_ENDS in message else ""
+    return f" {said}" if said else ""
 
 
 _SQUARE = 512  # rows of a matrix, at most, on which it is tried whether a kernel takes them for columns

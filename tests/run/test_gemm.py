@@ -15,7 +15,7 @@ import pytest
 import helpers
 from helpers.course import steps
 from helpers.errors import LaunchError, NotBegunError, UnexplainedError
-from helpers.run import gemm
+from helpers.run import differences, gemm
 from helpers.run.check_shapes import near_special_factors
 from helpers.run.gemm import Problem
 from helpers.run.geometry import is_fused
@@ -166,6 +166,23 @@ def test_k_beyond_16_bits_is_tried_last_and_where_nothing_else_is_wrong(plain):
     last = gemm.check(plain, on="cpu", seed=4).cases[-1].problem
     assert last.k > 1 << 16 and last.m * last.n < 50
     assert all(case.problem != last for case in broken("row * lda + k", "row * lda + k + 1").cases)
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("unsigned char", 8), ("uint8_t", 8), ("unsigned short int", 16)])
+def test_a_counter_that_never_reaches_k_is_named_by_its_bits(kind, bits, monkeypatch):
+    """A minute for each; it is stopped after the time that small shapes have."""
+    monkeypatch.setattr(gemm, "PATIENCE", 1.0)
+    start = time.monotonic()
+    report = gemm.check(helpers.compile(PLAIN.replace("for (int k", f"for ({kind} k")), on="cpu", patience=1.0, seed=1)
+    assert time.monotonic() - start < 20 and len(report.cases) == 2
+    assert f"Line 9, “for ({kind} k = 0;" in report.cases[1].message and f"declares {bits} bits, which count to" in report.cases[1].message
+
+
+def test_only_loops_to_k_are_given_less_time():
+    assert differences.counts_to_k("for (unsigned char k = 0; k < K; ++k)") and differences.counts_to_k("for (short k0 = 0; k0 + 8 <= K; )")
+    assert not differences.counts_to_k("for (short i = 0; i < TM; i++) for (int k = 0; k < K; k++)")
+    assert not differences.counts_to_k("unsigned char first = A[K]; for (int k = 0; k < K; k++)")
+    assert differences.line_of_16_bits("\nunsigned short int k = 0;") == 2 and differences.line_of_16_bits("short* p = 0;") is None
 
 
 def test_the_line_that_stored_is_found_without_listing_machine_code(monkeypatch):

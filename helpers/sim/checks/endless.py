@@ -16,6 +16,7 @@ MEANING = {KIND: "a run that does not end within its budget"}
 ADVISED = {KIND: "Check that the loop's condition becomes false for every thread."}
 
 
+NEVER_ENDS = "may never end"  # in the message of a run that was stopped
 MAY_BE_LARGE = "If it is right and only large, run a smaller problem or give it a larger budget; if not, some loop never ends."
 SLOWED = (
     "It has findings, which take the machine much time, so nobody knows whether it would have ended: mend them first. If it does not end "
@@ -35,7 +36,7 @@ def out_of_budget(program: LoadedKernel, findings: Findings, budget: str, line: 
     if why is None and (found := findings.list()):
         raise SlowedError(f"{where}: the run was stopped here after {budget}. {SLOWED}", line, found)
     findings.add(KIND, line, f"The kernel had not ended after {budget}.", advice=why)
-    findings.stop(f"{where} may never end: the kernel had not ended after {budget} and was stopped here. {why or MAY_BE_LARGE}", line)
+    findings.stop(f"{where} {NEVER_ENDS}: the kernel had not ended after {budget} and was stopped here. {why or MAY_BE_LARGE}", line)
 
 
 def _only_goes_round(program: LoadedKernel, position: int) -> bool:
