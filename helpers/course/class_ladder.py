@@ -174,6 +174,7 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
     if again and predict is None:
         from .grading.apart import predicted as predict  # here: it starts processes
     best: dict[tuple, ClassClimb] = {}
+    times: dict[tuple, set[str]] = {}  # of what is compared, the different climbs
     for reader, climb in chosen:
         doubt = _doubt(climb)
         rung = None if doubt else _rung(climb)
@@ -181,8 +182,16 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
         if rung is None:
             sentence = f"{names[reader]}: {_label(climb)} is left out: {doubt}"
             said += [sentence] if sentence not in said else []
-        elif key not in best or (rung.tflops or 0) > (best[key].rung.tflops or 0):
+            continue
+        times.setdefault(key, set()).add(json.dumps(climb, sort_keys=True))
+        if key not in best or (rung.tflops or 0) > (best[key].rung.tflops or 0):
             best[key] = ClassClimb(names[reader], rung, climb["source"], "recorded by the course" if rung.kind == RECORDED else "")
+    said += [
+        f"{best[key].person}: of {len(climbs)} climbs of {best[key].rung.name} at {_size(best[key].rung)} on {best[key].rung.device}, "
+        f"{best[key].rung.kind}, the fastest stands here."
+        for key, climbs in times.items()
+        if len(climbs) > 1
+    ]
     found = [item if predict is None else _predicted_again(item, predict, said) for item in best.values()]
     kept = [item for item in found if item is not None]
     kept.sort(key=lambda item: (_product(item.rung), -(item.rung.tflops or 0), item.person))

@@ -38,6 +38,7 @@ from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel, compile
 from helpers.run.likely_causes import ANOTHER_TILE
 from helpers.run.timing import can_measure, time_gemms
+from helpers.sim.machine import printout
 
 from . import demanding, history, likeness, proof
 from .measures import Expectation, expect
@@ -183,6 +184,7 @@ class Exercise:
         """Has the reader ever solved it?"""
         return bool((store or own()).answers(question=f"exercise.{self.slug}"))
 
+    @printout.together()
     def _check_kernel(self, answer: Any, seed: int | None, **options: Any) -> ExerciseReport:
         if not isinstance(answer, Kernel):
             getattr(answer, "compiled", None)  # a cell that did not compile answers with what its compiler said

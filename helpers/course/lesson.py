@@ -32,6 +32,7 @@ from helpers.run.kernel import Kernel, Run, place
 from helpers.run.timing import GemmTiming, can_measure, time_gemm
 from helpers.sim import TraceFilter
 from helpers.sim.counting import names as metrics
+from helpers.sim.machine import printout
 from helpers.toolchain.compile import compile_source
 
 from . import demanding, history, proof, rungs, steps, store
@@ -111,6 +112,7 @@ class LessonKernel(Kernel):
     # ------------------------------------------------------------------------------------------------ the verbs
 
     @explained
+    @printout.together()
     def check(self, on: str | None = None, seed: int | None = None) -> CheckReport:
         """Is the kernel right on adversarial shapes, without findings, and with the counters its step promises?
 

@@ -24,6 +24,7 @@ from helpers.sim.checks.endless import NEVER_ENDS
 from helpers.sim.code import cfg, time_limit
 from helpers.sim.launch import ALONE, DOWNWARDS, SHUFFLED, UPWARDS
 from helpers.sim.machine import cluster as clusters
+from helpers.sim.machine import printout
 from helpers.sim.machine.trace import TracedSite
 from helpers.toolchain.diagnostics import used_unset
 
@@ -366,6 +367,7 @@ def _tiles(written: np.ndarray, tile: tuple[int, int]) -> list[tuple[int, int]]:
 
 
 @explained
+@printout.together()
 def check(
     kernel: Kernel,
     problems: Iterable[Problem] | Problem | None = None,

@@ -222,10 +222,18 @@ def named_by_macros(declarations: str, source: str) -> str:
     )
 
 
+def _line_of(item: Diagnostic, lines: Sequence[str]) -> str:
+    """The line that a message stands in; "" of none."""
+    return lines[item.line - 1] if item.line and item.line <= len(lines) else ""
+
+
+_RESTRICT = re.compile(r"\brestrict\b")
+_RESTRICT_ADVICE = "restrict is a word of C, and no word of C++: CUDA spells it __restrict__."
+
+
 def _needs_later(item: Diagnostic, lines: Sequence[str]) -> bool:
     """Does a message, or the line that it stands in, speak of C++20?"""
-    line = lines[item.line - 1] if item.line and item.line <= len(lines) else ""
-    return bool(_LATER.search(line) or _LATER_MESSAGE.search(item.message))
+    return bool(_LATER.search(_line_of(item, lines)) or _LATER_MESSAGE.search(item.message))
 
 
 def not_here(missing: Sequence[str]) -> str:
@@ -271,6 +279,8 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
         (item, advice or (named_by_macros(written[item.line - 1], source) if item.line and item.message.startswith("expected a") else ""))
         for item, advice in advised
     ]
+    of_c = next((item for item in errors if _RESTRICT.search(_line_of(item, structure(source)[0].split("\n")))), None)
+    advised = [(item, _RESTRICT_ADVICE if item is of_c and not advice else advice) for item, advice in advised]
     places = [item.line for item in errors]
     advised.sort(key=lambda pair: (places.index(pair[0].line), not pair[1]))
     texts = []

@@ -117,10 +117,8 @@ def coalescing(run, site: int | None = None, line: int | None = None, block: int
     _lanes(ax, seen, colour)
     _sectors(ax, seen, centres, width, colour)
     _addresses(ax, run, seen, centres)
-    return (
-        f"{title}. Line {source}. {where}: {plural(seen.active, 'lane')} touch {plural(len(seen.sectors), 'sector')} of 32 bytes; "
-        f"{amounts}."
-    )
+    lanes = "1 lane touches" if seen.active == 1 else f"{seen.active} lanes touch"
+    return f"{title}. Line {source}. {where}: {lanes} {plural(len(seen.sectors), 'sector')} of 32 bytes; {amounts}."
 
 
 def _amounts(seen: WarpAccess) -> str:

@@ -116,6 +116,7 @@ def test_the_cluster_of_a_persistent_kernel_has_one_dimension(kernel):
     [
         (geometry.PARAMETERS.replace("float", "double"), "Number 4, alpha, is 64 bits and should be 32 bits"),
         (geometry.PARAMETERS.replace("int lda, ", ""), "Number 6, B, is a pointer and should be 32 bits"),
+        (geometry.PARAMETERS + ", int extra", "Number 12, extra, is 32 bits, and there is nothing to hand over there"),
         (f"{geometry.PARAMETERS}, const T* bias, int n", "Number 13, n, is 32 bits, and there is nothing to hand over there"),
         (
             f"{geometry.PARAMETERS}, const T* bias, T* D",

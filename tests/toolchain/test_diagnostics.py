@@ -29,6 +29,7 @@ from helpers.toolchain.kernels import kernels
         ("template <int N>\n__global__ void k(float* p) { p[0] = N; }", 2, "entry="),
         ("", None, "empty"),
         ("   \n", None, "empty"),
+        ("__global__ void k(int n,\n  float* restrict p) { p[0] = n; }", 2, "CUDA spells it __restrict__"),
     ],
 )  # fmt: skip
 def test_mistakes_are_explained_at_the_cells_own_line(source, line, expected):
