@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -109,7 +110,9 @@ class Demand:
     in_signature: bool = True  # is it launched as a matrix product of the course?
     matrix_types: frozenset[str] = frozenset()  # element types that its tensor-core instructions multiply, as PTX names them
     fp64_warps: float = 0.0  # warp-wide FMA, add and multiply instructions of float64
+    fp64_conversions: float = 0.0  # the same of float64 to float32, or back
     shared_loads: float = 0.0  # warp instructions
+    shared_atomics: float = 0.0
     shared_requests: float = 0.0  # of `requests`, those of shared memory
     atomics: float = 0.0  # cycles of L2
     parts: float = 0.0  # sectors that are written in part
@@ -193,7 +196,9 @@ def demand(run) -> Demand:
         in_signature=problem is not None,
         matrix_types=compiled.matrix_types,
         fp64_warps=sum(counters.get(names.threads(op), 0) for op in ("dfma", "dadd", "dmul")) / WARP,
+        fp64_conversions=counters.get(names.opcode("F2F"), 0) if _WIDE.search(compiled.ptx) else 0,
         shared_loads=counters.get(names.executed("shared_ld"), 0),
+        shared_atomics=counters.get(names.executed("shared_atom"), 0),
         shared_requests=shared_requests,
         atomics=memory.atomics,
         parts=memory.parts,
@@ -348,6 +353,8 @@ TENSOR_OTHERS = "tensor cores, in a signature of its own"
 STREAMS = "moves data, in a signature of its own"
 OTHERS = "computes, in a signature of its own"
 SPILLS = "much in local memory"
+_SOME = 0.01  # conversions, or atomic operations, for each FP32 instruction of a warp, from which a product is like none on record
+_WIDE = re.compile(r"\bcvt(?:\.r\w)?\.(?:f32\.f64|f64\.f32)\b")
 _SPILLED = 0.02  # local loads and stores for each FP32 instruction of a warp, from which they count
 _STREAMED = 8  # instructions of threads for each byte of DRAM, up to which a launch moves data
 
@@ -360,6 +367,8 @@ def kernel_class(need: Demand) -> str:
         return ""
     if not need.in_signature:
         return STREAMS if need.instructions * WARP < _STREAMED * need.least_bytes else OTHERS
+    if need.fp64_conversions > _SOME * need.fp32_warps or need.shared_atomics > _SOME * need.fp32_warps:
+        return ""
     return class_of_float32(need.shared_loads, need.fp32_warps, need.local_requests)
 
 
@@ -395,6 +404,8 @@ def _unlike(need: Demand) -> str:
         return "they computed on FP32 lanes and this one does on tensor cores; a real time will rather be longer"
     if kernel_class(need) == SPILLS:
         return "they keep little in local memory"
+    if need.dtype == "float32" and not need.fp64_warps:
+        return "they convert no float64" if need.fp64_conversions else "they add up without atomic operations on shared memory"
     return f"they were float32 and this is {element_type(need.dtype).label if need.dtype != 'float32' else 'float64'}"
 
 
@@ -423,6 +434,9 @@ def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
     return f"{said}." if gpu.name == device else f"{said}; on {gpu.name} the error is unknown."
 
 
+_MACHINE_CODE = re.compile(r": (?:@!?U?P\w+ )?[A-Z][A-Z0-9]+(?:\.\w+)*(?: .*)?$")  # the instruction behind a reason, which no reader wrote
+
+
 def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = None) -> Prediction:
     """Predict the time of `run` on a GPU of gpus.toml. what_if: figures of model/cycles/chip.toml that were other than they are, as
     {"latency.l2": 0}; they change times by cycles, and nothing where these are not known.
@@ -439,6 +453,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     if walked and not need.instructions:
         need = replace(need, instructions=walked.instructions)
         total, terms, waves, fraction = cycles(need, device, constants)
+    why = _MACHINE_CODE.sub("", why)
     known, tiled = walked.cycles if walked else None, None
     if walked is None and need.matrix_types and problem is not None:
         tiled, instead = tensor_cores.tiled(run, parts, need.fp32_warps)

@@ -261,3 +261,20 @@ def test_a_prediction_of_a_run_says_what_limits_it_and_how_wrong_it_may_be():
     assert times["naive"] > 5 * times["coalesced"] and times["coalesced"] > times["shared_tile"]
     with pytest.raises(CourseError, match="no figures"):
         run.predict(gpu="abacus")
+
+
+def test_wide_tiles_and_shared_atomics_are_like_no_recorded_kernel():
+    """One was said to be like tiles in shared memory, the other like tiles in registers, with the machine code of its branch."""
+    tiled = steps.get("shared_tile").kernel_source()
+    wide = tiled.replace("__shared__ float As", "__shared__ double As").replace("__shared__ float Bs", "__shared__ double Bs")
+    own = "sums[threadIdx.y * BN + threadIdx.x]"
+    added = steps.get("coalesced").kernel_source().replace("float sum = 0;", f"__shared__ float sums[BM * BN];\n    {own} = 0;")
+    added = added.replace("sum += a * b;", f"atomicAdd(&{own}, a * b);").replace("float& c =", f"const float sum = {own};\n    float& c =")
+    for source, said in (
+        (tiled, "kernels like this one (tiles in shared memory)"),
+        (wide, "convert no float64"),
+        (added, "without atomic"),
+    ):
+        kernel = helpers.compile(source)
+        text = gemm.count(kernel, gemm.problem_for(kernel, 1024, 1024, 1024)).predict().error
+        assert said in text and "BRA" not in text, text
