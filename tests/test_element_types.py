@@ -60,7 +60,7 @@ def test_a_right_kernel_on_tensor_cores_passes_and_is_known_as_such(dtype, out_d
 @pytest.mark.parametrize(("dtype", "out_dtype"), [pair for pair in PAIRS if pair[0] != "float32"])
 def test_a_prediction_for_other_types_says_what_it_does_not_know(dtype, out_dtype):
     run = made(plain(dtype, out_dtype)).profile(64).run
-    assert f"they were float32 and this is {element_type(dtype).label}" in run.predict("H200 SXM").statement
+    assert f"without tensor cores they were float32 and this is {element_type(dtype).label}" in run.predict("H200 SXM").statement
 
 
 def test_a_model_that_knows_no_rate_predicts_no_time():

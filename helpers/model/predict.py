@@ -406,7 +406,7 @@ def _unlike(need: Demand) -> str:
         return "they keep little in local memory"
     if need.dtype == "float32" and not need.fp64_warps:
         return "they convert no float64" if need.fp64_conversions else "they add up without atomic operations on shared memory"
-    return f"they were float32 and this is {element_type(need.dtype).label if need.dtype != 'float32' else 'float64'}"
+    return f"without tensor cores they were float32 and this is {element_type(need.dtype).label if need.dtype != 'float32' else 'float64'}"
 
 
 def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
