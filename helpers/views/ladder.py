@@ -40,6 +40,7 @@ _SPANS = {
 }
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are not many
+_FEWEST = 8  # characters of a name that is cut
 _SPEED, _SHARE = 58, 134  # where the columns of figures beside the rungs end, in points right of the Axes
 
 
@@ -241,9 +242,9 @@ def _verticals(ax, lines, fastest: float) -> None:
 
 def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str], spread: Sequence[str] = ()) -> None:
     """Labels of the rows, and what the marks of these kinds are called. spread: what the bars of errors that are drawn show."""
-    ax.set_yticks(range(len(labels)), labels)
-    ax.set_ylim(-0.6, max(len(labels), 3) - 0.4)
     ax.tick_params(axis="y", length=0, labelsize=13, pad=9)
+    _name_rows(ax, labels)
+    ax.set_ylim(-0.6, max(len(labels), 3) - 0.4)
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.set_minor_locator(NullLocator())
@@ -268,6 +269,18 @@ def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str], spread: Sequenc
             )
             if legend.get_window_extent().x1 <= ax.figure.bbox.x1:
                 break
+
+
+def _name_rows(ax, labels: Sequence[str]) -> None:
+    """Labels of the rows, as much of each as there is room for at the left."""
+    said = list(labels)
+    while True:
+        ax.set_yticks(range(len(said)), said)
+        beyond = [k for k, text in enumerate(ax.get_yticklabels()) if text.get_window_extent().x0 < 0 and len(said[k]) > _FEWEST]
+        if not beyond:
+            return
+        for k in beyond:
+            said[k] = _short(said[k].removesuffix("…"), len(said[k].removesuffix("…")) - 1)
 
 
 def _all(ax, rungs, known, log: bool) -> str:

@@ -47,6 +47,14 @@ def test_rows_go_up_the_steps_and_leave_cublas_and_limit_out():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["V05 transposed, vectorised", "W" * 40, "WWWWW", "m W_m W_m W_m W_m W_"])
+def test_a_name_is_cut_where_the_picture_ends(name):
+    ax = ladder([Rung("published", name, step=7, tflops=19.7, cublas_ratio=0.8)])
+    (text,) = ax.get_yticklabels()
+    assert text.get_window_extent().x0 >= 0 and text.get_text().startswith(f"07 {name.replace('_', ' ')[:4]}")
+    assert text.get_text() == f"07 {name}" or text.get_text().endswith("…")
+
+
 def test_the_reader_s_device_comes_first():
     assert devices(RUNGS) == ["H200 SXM", "RTX 3090"]
     assert devices(RUNGS[-1:]) == ["RTX 3090"]
