@@ -660,6 +660,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"sectors of global stores", lambda run: count(run, names.sectors("global", "st"))),
     (r"global loads", lambda run: count(run, names.requests("global", "ld"))),
     (r"global stores", lambda run: count(run, names.requests("global", "st"))),
+    (r"global atomic operations", lambda run: sum(count(run, names.requests("global", op)) for op in ("atom", "red"))),
     (r"shared loads", lambda run: count(run, names.executed("shared_ld"))),
     (r"shared stores", lambda run: count(run, names.executed("shared_st"))),
     (r"multiply-adds", multiply_adds),

@@ -1,8 +1,8 @@
 //! kind: write
 //! title: Thirty-two slices
 //! task: For a product with few results and a long K, let a whole warp work on each row: every lane takes every 32nd k, for four columns, and
-//!     the lanes' sums are put together without shared memory and without a barrier. Write it, with at most 5/4 K global loads per result: K of
-//!     B, and each of A for all four columns.
+//!     the lanes' sums are put together without shared memory, without a barrier and without atomic operations. Write it, with at most
+//!     5/4 K global loads per result: K of B, and each of A for all four columns.
 //! hint: Lane l adds up k = l, l + 32, l + 64, … Then the 32 lanes read 32 neighbours of A: four sectors. One load of A, in front of
 //!     the loop over the columns, serves all four: the compiler does not move it there out of an `if`.
 //! hint: __shfl_xor_sync(0xffffffff, value, distance) gives each lane the value of the lane whose number differs by `distance` in one bit. All 32
@@ -12,6 +12,7 @@
 //! expect: global loads per result <= 5/4 K
 //! expect: shared stores per result == 0
 //! expect: barriers per warp == 0
+//! expect: global atomic operations == 0
 //! after: It is how libraries multiply a matrix by a vector. Lanes add in a fixed order, so the result has the same bits every time.
 constexpr int BM = 4;  // rows of C per block, one per warp
 constexpr int BN = 4;  // columns of C per block

@@ -249,6 +249,8 @@ EVASIONS = [
      ("+ k], block_row + i < M && k0 + k < K);", "+ k] : 0;")),
     ("every_second", "both pairs fetched behind the rare barrier", ("        fetch((stage + 2) % STAGES, k0 + 2 * BK);\n", "        if (turn % 2 == 0) fetch((stage + 2) % STAGES, k0 + 2 * BK), fetch((stage + 3) % STAGES, k0 + 3 * BK);\n")),
     ("spread_the_copies", "all copies at once", ("start(ahead / BK % STAGES, ahead, k);", "if (k == 0) for (int n = 0; n < 8; n++) start(ahead / BK % STAGES, ahead, n);")),
+    ("lanes_share_k", "atomic additions", ("        for (int distance = 16; distance > 0; distance /= 2) sum[j] += __shfl_xor_sync(0xffffffff, sum[j], distance);\n        if (lane != j || col + j >= N) continue;\n", "        if (col + j >= N) continue;\n"),
+     ("        *out = alpha * sum[j] + (beta == 0 ? 0 : beta * *out);", "        if (lane == 0) *out = beta == 0 ? 0 : beta * *out;\n        __syncwarp();\n        atomicAdd(out, alpha * sum[j]);")),
     ("lanes_share_k", "a run of k for each lane", ("for (int k = lane; k < K; k += 32)", "for (int k = lane * ((K + 31) / 32); k < min(K, (lane + 1) * ((K + 31) / 32)); k++)")),
     ("keep_one", "as it was given", ("if (z > 0) part[z - 1]", "part[z]"), ("[SLICES - 1]", "[SLICES]"), ("part[s - 1]", "part[s]")),
     ("keep_one", "all of K by the first slice", ("for (int k = z; k < K; k += SLICES)\n        if (inside)", "for (int k = 0; k < K; k++)\n        if (inside && z == 0)")),
