@@ -347,6 +347,10 @@ def _where_work_is(need: Demand, gpu: GPU) -> str:
     return f" (on the {which} of {gpu.sms} multiprocessors that ha{'s' if working == 1 else 've'} work)" if working < gpu.sms else ""
 
 
+_BY_DATA = (
+    "None of the recorded kernels is like this one (none of them loads from where other data say; the model takes such loads to come from "
+    "L2, each of a warp by itself), so the error is unknown."
+)
 _USUAL = "Divisions and roots are taken to meet ordinary numbers."  # others have a way of their own, which is a branch on data
 TENSOR_CORES = "tensor cores"
 TENSOR_OTHERS = "tensor cores, in a signature of its own"
@@ -512,7 +516,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
                     delays(run.kernel.compiled),
                     _USUAL if walked and walked.usual else "",
                     tensor_cores.of_float16_sums(run.kernel.compiled, device),
-                    statement(need, device, why),
+                    _BY_DATA if walked and walked.by_data else statement(need, device, why),
                 ),
             )
         ),

@@ -18,8 +18,9 @@ from helpers.errors import CourseError
 from helpers.model.device_memory import device_memory
 from helpers.model.hardware import GPU
 from helpers.model.occupancy import occupancy
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.lines import cell_lines
-from helpers.sim.code.sass import SassFunction
+from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.counting import names
 from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_path
 
@@ -45,7 +46,7 @@ class Estimate:
     of which the first finds L2 overwritten. states: share of all cycles of its warps, by WarpState, in that first one: Nsight Compute
     empties the caches, too. by_instruction: cycles of the warps of one multiprocessor, by SASS index and WarpState. by_line: the same by
     line. trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full multiprocessor. off_peak: how many times as
-    long its matrix instructions keep the tensor cores as at the peak rate.
+    long its matrix instructions keep the tensor cores as at the peak rate. by_data: some of its loads are of places that data say.
     """
 
     cycles: float
@@ -57,6 +58,7 @@ class Estimate:
     off_peak: float = 1.0
     instructions: float = 0.0
     usual: bool = False
+    by_data: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ def estimate(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> tuple
     compiled = run.kernel.native(gpu.arch).compiled
     scalars = tuple(value if getattr(value, "ndim", 0) == 0 else value.shape for value in run.arguments)
     parts = chip(gpu, changed)
-    key = (compiled.cubin, compiled.symbol, run.grid, run.block, run.shared, repr(scalars), gpu.name, repr(parts.changed))
+    sectors = run.counters.get(names.sectors("global", "ld"), 0)  # which data may decide
+    key = (compiled.cubin, compiled.symbol, run.grid, run.block, run.shared, repr(scalars), gpu.name, repr(parts.changed), sectors)
     if key not in _estimates:
         found, why = _estimate(run, compiled, parts)
         _estimates[key] = why if found is None else found
@@ -159,7 +162,7 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     each = launch.each or _instructions(launch.path)
     return replace(
         found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0,
-        instructions=each * launch.blocks, usual=launch.path.usual,
+        instructions=each * launch.blocks, usual=launch.path.usual, by_data=launch.path.by_data,
     ), ""  # fmt: skip
 
 
@@ -236,9 +239,15 @@ def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str
     taken = resident * (compiled.shared_bytes + run.shared + gpu.capability.shared_reserved)
     l1 = max(_L1, _L1 + gpu.capability.shared_configurations[-1] - taken)
 
+    of_line, sectors, requests = cell_lines(compiled), names.sectors("global", "ld"), names.requests("global", "ld")
+
+    def scattered(i: SassInstruction) -> float:
+        counted = run.by_line.get(of_line.get(i.ptx_line or 0), {})
+        return counted[sectors] / counted[requests] if counted.get(requests) else float(WARP)
+
     def of(z: int) -> tuple[BlockPath | None, str]:
         index = grid[0] // 2 + grid[0] * (grid[1] // 2 + grid[1] * z)
-        return block_path(compiled, grid, run.block, arguments, index, l1 // resident // SECTOR)
+        return block_path(compiled, grid, run.block, arguments, index, l1 // resident // SECTOR, scattered)
 
     path, why = of(grid[2] // 2)
     deep = 1 if product is None else grid[2] // product.batch

@@ -53,6 +53,44 @@ def test_launches_in_their_own_signature_are_what_the_model_says(table):
         assert validate.tried(case).predicted == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
 
 
+CHASED = """
+extern "C" __global__ void chased(const int* a, int* o, int n) {
+    int s = 0;
+    #pragma unroll 1
+    for (int i = 0; i < n; i++) s = a[s];
+    o[0] = s;
+}
+"""
+GATHERED = """
+extern "C" __global__ void gathered(const float* a, const int* p, float* b) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const int from = p[i];
+    b[i] = a[from];
+}
+"""
+
+
+def test_a_load_from_where_another_one_says_waits_for_it():
+    """Each of them at least as long as L2 takes; without them a trip is ten cycles long."""
+    ring = np.roll(np.arange(4096, dtype=np.int32), -37)
+    run = kernel.compile(CHASED).launch(1, 1, [ring, np.zeros(1, np.int32), 1000], on="cpu")
+    found, why = estimate(run, H200)
+    assert not why and found.by_data
+    assert chip(H200)["latency.l2"] < found.cycles / 1000 < 3 * chip(H200)["latency.l2"]
+    assert "loads from where other data say" in run.predict("H200 SXM").error
+
+
+def test_lanes_that_load_from_anywhere_ask_l2_for_a_sector_each():
+    size = 1 << 18
+    places = {"anywhere": np.random.default_rng(0).permutation(size), "in a row": np.arange(size)}
+    times = {}
+    for name, at in places.items():
+        args = [np.zeros(size, np.float32), at.astype(np.int32), np.zeros(size, np.float32)]
+        run = kernel.compile(GATHERED).launch(size // 256, 256, args, on="cpu")
+        times[name] = estimate(run, H200)[0].cycles
+    assert times["anywhere"] > 1.5 * times["in a row"]
+
+
 WIDE = """
 extern "C" __global__ void k(const float* B, float* out, float x, int n, int ld) {
     const int col = threadIdx.x;

@@ -8,14 +8,14 @@ the first warp to touch them brings them for all.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
-from helpers.sim.code.sass import SassFunction
+from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.code.sass_operands import SassAddress
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import rules
@@ -29,6 +29,8 @@ LINE, SECTOR = 128, 32  # bytes
 _TAGS_PER_CYCLE = 4  # of the L1 cache
 _LOOKED_AT = 40  # executions of an instruction whose sectors are followed; later ones are taken to go on as the last of them
 _MOST_VISITS = 60_000  # of basic blocks, before a path is given up
+
+Scattered = Callable[[SassInstruction], float]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class AccessCost:
 class Visit:
     """Warps (a bit each) that execute the instructions [start, end), and what those that reach memory cost, by index.
 
-    A memory instruction without a cost was switched off by its guard.
+    A memory instruction without a cost was switched off by its guard, or stores to where data say.
     """
 
     start: int
@@ -70,21 +72,25 @@ class Visit:
 @dataclass(frozen=True)
 class BlockPath:
     """What one block executes: `visits` in order. function: the code they are indices of. warps: of the block. usual: it is told for
-    numbers that no division, root or reciprocal has a way of its own for."""
+    numbers that no division, root or reciprocal has a way of its own for. by_data: it loads from where data say, which are not known:
+    nobody has fetched that before then."""
 
     function: SassFunction
     visits: tuple[Visit, ...]
     warps: int
     usual: bool = False
+    by_data: bool = False
 
 
 class PathRun(SliceRun):
-    """A run of one block that writes down where its warps go. cached: sectors of L1 that the block may count on."""
+    """A run of one block that writes down where its warps go. cached: sectors of L1 that the block may count on. scattered: sectors of a
+    load whose address depends on data."""
 
     jumps = False
 
-    def __init__(self, program, grid, block, constants, index: int, cached: int):
+    def __init__(self, program, grid, block, constants, index: int, cached: int, scattered: Scattered):
         super().__init__(program, grid, block, constants, [index], True, _MOST_VISITS, (1, 1, 1))
+        self.scattered, self.by_data = scattered, False
         self.visits: list[Visit] = []
         self.cached = cached
         self.present: OrderedDict[int, None] = OrderedDict()  # sectors in L1, the latest last
@@ -99,6 +105,19 @@ class PathRun(SliceRun):
         self.costs_now = {}
         self.visits.append(Visit(block.start, block.end, sum(1 << k for k, on in enumerate(rows) if on), self.costs_now))
         super().execute(part)
+
+    def observe(self, i, mask):
+        super().observe(i, mask)
+        if i.index not in self.unknown_sites or i.row.op != "ld" or i.row.space not in ("global", "generic"):
+            return
+        here = np.arange(self.lanes) < self.threads
+        if mask is not None:
+            here = here & np.broadcast_to(mask, (1, 1, 1, self.lanes)).reshape(-1)
+        taking_part = here.reshape(-1, WARP).any(axis=1)
+        self.by_data, each = True, self.scattered(i)
+        bringers = tuple(warp if there else -1 for warp, there in enumerate(taking_part.tolist()))
+        lookups = max(1.0, each / _TAGS_PER_CYCLE)
+        self.costs_now[i.index] = AccessCost(max(1, int(taking_part.sum())), 0.0, lookups, each, each, bringers, each)
 
     def add(self, i, cost, times: int = 1):
         super().add(i, cost, times)
@@ -160,28 +179,30 @@ def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
 
 
 def block_path(
-    compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], index: int, cached: int
-) -> tuple[BlockPath | None, str]:
+    compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], index: int, cached: int,
+    scattered: Scattered = lambda _: float(WARP),
+) -> tuple[BlockPath | None, str]:  # fmt: skip
     """(path of the block with this linear index, '') or (None, why it cannot be told).
 
-    compiled, grid, block, args: as for `instruction_counts`. cached: sectors of the L1 cache that a block may count on.
+    compiled, grid, block, args: as for `instruction_counts`. cached: sectors of the L1 cache that a block may count on. scattered:
+    sectors of a warp's load whose address depends on data.
     """
-    found, why = _path(compiled, grid, block, args, index, cached, False)
+    found, why = _path(compiled, grid, block, args, index, cached, False, scattered)
     if found is None and "CALL" in compiled.sass:
-        usual, _ = _path(compiled, grid, block, args, index, cached, True)
+        usual, _ = _path(compiled, grid, block, args, index, cached, True, scattered)
         found, why = (usual, "") if usual else (None, why)
     return found, why
 
 
-def _path(compiled, grid, block, args, index: int, cached: int, usual: bool) -> tuple[BlockPath | None, str]:
+def _path(compiled, grid, block, args, index: int, cached: int, usual: bool, scattered: Scattered) -> tuple[BlockPath | None, str]:
     program = sliced(compiled.sass, compiled.symbol, True, usual)
     if program is None:
         return None, "there is no machine code for this kernel"
     try:
         constants = launch_constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args)
         constants |= cubin_constants(compiled.cubin, compiled.symbol)
-        run = PathRun(program, grid, block, constants, index, cached)
+        run = PathRun(program, grid, block, constants, index, cached, scattered)
         run.run()
     except CannotTell as reason:
         return None, str(reason)
-    return BlockPath(program.function, tuple(run.visits), run.lanes // WARP, usual), ""
+    return BlockPath(program.function, tuple(run.visits), run.lanes // WARP, usual, run.by_data), ""
