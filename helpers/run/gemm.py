@@ -532,11 +532,11 @@ def _beyond_tile(kernel: Kernel, seed: int) -> Case | None:
         run(kernel, problem, "cpu", arrays, blocks=blocks, counters=False, findings=False, seconds=PATIENCE)
     except CourseError:
         return None
-    stored = ~np.isnan(arrays[2][:, : problem.n].astype(np.float64))  # it was NaN
-    times = int(stored.sum()) / (size * rows * columns)
+    reached = ~np.isnan(arrays[2][:, : problem.n].astype(np.float64))  # it was NaN
+    times = int(reached.sum()) / (size * rows * columns)
     if times <= 1:
         return None
-    down, across = (int(stored.any(axis=axis).sum()) for axis in (1, 0))
+    down, across = (int(reached.any(axis=axis).sum()) for axis in (1, 0))
     who, each = ("a block stores", "") if size == 1 else (f"the {size} blocks of a cluster store", " for each")
     return Case(
         problem,

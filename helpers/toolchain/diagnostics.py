@@ -270,16 +270,15 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
     if starting:  # what it calls of the host's functions goes with that
         advised = [(item, _STARTS_KERNELS if re.match(r'identifier "cuda\w+" is', item.message) else advice) for item, advice in advised]
+    written, lines = source.split("\n"), structure(source)[0].split("\n")
     if not any("std=c++2" in option for option in options):
-        lines = structure(source)[0].split("\n")
         later = next((item for item in errors if _needs_later(item, lines)), None)
         advised = [(item, _STANDARD if item is later else advice) for item, advice in advised]
-    written = source.split("\n")
     advised = [
-        (item, advice or (named_by_macros(written[item.line - 1], source) if item.line and item.message.startswith("expected a") else ""))
+        (item, advice or (named_by_macros(_line_of(item, written), source) if item.message.startswith("expected a") else ""))
         for item, advice in advised
     ]
-    of_c = next((item for item in errors if _RESTRICT.search(_line_of(item, structure(source)[0].split("\n")))), None)
+    of_c = next((item for item in errors if _RESTRICT.search(_line_of(item, lines))), None)
     advised = [(item, _RESTRICT_ADVICE if item is of_c and not advice else advice) for item, advice in advised]
     places = [item.line for item in errors]
     advised.sort(key=lambda pair: (places.index(pair[0].line), not pair[1]))

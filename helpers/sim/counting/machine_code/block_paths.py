@@ -110,10 +110,7 @@ class PathRun(SliceRun):
         super().observe(i, mask)
         if i.index not in self.unknown_sites or i.row.op != "ld" or i.row.space not in ("global", "generic"):
             return
-        here = np.arange(self.lanes) < self.threads
-        if mask is not None:
-            here = here & np.broadcast_to(mask, (1, 1, 1, self.lanes)).reshape(-1)
-        taking_part = here.reshape(-1, WARP).any(axis=1)
+        taking_part = self._active(mask).reshape(-1, WARP).any(axis=1)
         self.by_data, each = True, self.scattered(i)
         bringers = tuple(warp if there else -1 for warp, there in enumerate(taking_part.tolist()))
         lookups = max(1.0, each / _TAGS_PER_CYCLE)
@@ -135,13 +132,15 @@ class PathRun(SliceRun):
             found = self._load(i, place, warps, found)
         self.costs_now[index] = self.latest[index] = found
 
+    def _active(self, mask) -> np.ndarray:
+        """Which lanes are threads of the block that a mask leaves on, [lanes]. mask: as `SliceRun` has it, None: of all."""
+        threads = np.arange(self.lanes) < self.threads
+        return threads if mask is None else threads & np.broadcast_to(mask, (1, 1, 1, self.lanes)).reshape(-1)
+
     def _load(self, i, place, warps: int, found: AccessCost) -> AccessCost:
         """`found`, with what the caches have to do for a load from device memory."""
         everywhere = np.broadcast_to(place, (1, 1, 1, self.lanes)).reshape(-1)
-        active = np.arange(self.lanes) < self.threads
-        if self.mask is not None:
-            active = active & np.broadcast_to(self.mask, (1, 1, 1, self.lanes)).reshape(-1)
-        rows = np.where(active, everywhere, -1).reshape(-1, WARP)
+        rows = np.where(self._active(self.mask), everywhere, -1).reshape(-1, WARP)
         bringers, brought, fetched, asked = [-1] * len(rows), {}, 0, 0
         for warp, row in enumerate((rows // SECTOR).tolist()):
             lines = set()
