@@ -11,7 +11,34 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import Part
+
 gc.set_threshold(10_000, 10, 10)  # as in a notebook (helpers.front.magics)
+
+
+def pytest_addoption(parser) -> None:
+    parser.addoption("--cases", metavar="N/M", help="of each table of cases this part, such as 1/4; next/4 is the one whose turn it is")
+
+
+def pytest_configure(config) -> None:
+    if config.option.cases:  # workers are told which part it is: its turn may end while they start
+        try:
+            config.option.cases = str(Part(config.option.cases))
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
+
+
+def pytest_report_header(config) -> str | None:
+    part = config.option.cases
+    return part and f"cases: part {part} of each table of cases, and every other test; `course test --all` runs every case"
+
+
+def pytest_collection_modifyitems(config, items) -> None:
+    if not config.option.cases:
+        return
+    taken = Part(config.option.cases).takes([item.nodeid for item in items])
+    config.hook.pytest_deselected(items=[item for item, take in zip(items, taken, strict=True) if not take])
+    items[:] = [item for item, take in zip(items, taken, strict=True) if take]
 
 
 def pytest_collection_finish() -> None:

@@ -143,15 +143,16 @@ def _steps(wanted: Sequence[str]) -> list:
 
 
 def test(args: argparse.Namespace) -> int:
-    """Run pytest in the checkout: the whole suite on two workers, or just what the arguments say."""
+    """Run pytest in the checkout: the suite on two workers, with a part of each table of cases or, by `--all`, with every case; or just
+    what the arguments say, on one worker."""
     if not (ROOT / "tests").is_dir():
         raise CourseError(f"There are no tests in {ROOT}: run `course test` in a clone of the course's repository.")
     if importlib.util.find_spec("pytest") is None:
         return subprocess.run([*_with_test_packages(), *args.rest], cwd=ROOT, check=False).returncode
-    command = [sys.executable, "-m", "pytest"]
-    if not args.rest:
-        command += ["--numprocesses", str(min(2, processors.available()))]
-    return subprocess.run(command + args.rest, cwd=ROOT, check=False).returncode
+    workers = ["--numprocesses", str(min(2, processors.available()))]
+    whole = {(): [*workers, "--cases", "next/5"], ("--all",): workers}
+    command = [sys.executable, "-m", "pytest", *whole.get(tuple(args.rest), args.rest)]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def _with_test_packages() -> list[str]:

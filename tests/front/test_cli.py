@@ -101,7 +101,9 @@ def test_the_whole_suite_runs_on_workers(monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", run)
     assert cli.main(["test"]) == 3
-    assert called[0][3:] == ["--numprocesses", str(min(2, processors.available()))]
+    assert cli.main(["test", "--all"]) == 3
+    workers = ["--numprocesses", str(min(2, processors.available()))]
+    assert [command[3:] for command in called] == [[*workers, "--cases", "next/5"], workers]
 
 
 def test_an_environment_for_readers_gets_what_the_tests_need(monkeypatch):
