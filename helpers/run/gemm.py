@@ -62,6 +62,7 @@ _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
 PATIENCE = 8.0  # seconds that a small shape may always take
 _LADDER = 4096  # M = N = K of a product as ladders have it
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
+_ENOUGH = 8.0  # seconds for which findings are collected once there are any
 
 
 # ------------------------------------------------------------------------------------------------- launches
@@ -386,6 +387,7 @@ def check(
     (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
     need ends the check: the others would not end either. patience: seconds that a small shape may always take.
+    Where there are findings, they are collected from the shapes of the first seconds; of all others the results alone are compared then.
     The longest of the shapes drawn, or one with K `beyond_16_bits`, which comes last where nothing else was wrong and native code has
     executed the longest, is put off where native code notices something in it, because the NumPy machine takes long to
     say what; if the other shapes have findings, it is not tried before these are gone. whole: it is tried all the same.
@@ -418,7 +420,7 @@ def check(
     cases: dict[int, Case] = {}
     findings: dict[tuple, Finding] = {}
     used = "cpu"
-    left, results_alone = _Left(), 0
+    left, results_alone, begun = _Left(), 0, time_limit.now()
     longest, put_off = len(fixed), False
     furthest, engine = len(problems) - 1 if last else None, ""
     while order and not (put_off and findings and order == [longest] and not results_alone):
@@ -436,9 +438,10 @@ def check(
         long = by_chance and problem.batch == 1 and not (index == longest and counts_to_k(kernel.source))
         explain = whole or index not in (longest, furthest) or put_off
         one = functools.partial(_check_one, kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
+        alone = bool(results_alone or (findings and start - begun > _ENOUGH))
         try:
-            case, found = one(explain=explain, collect=not results_alone)
-            results_alone += bool(results_alone)
+            case, found = one(explain=explain, collect=not alone)
+            results_alone += alone
         except UnexplainedError:
             put_off, longest = True, index
             order.append(index)

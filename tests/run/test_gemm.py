@@ -607,12 +607,24 @@ def test_what_nan_means_is_said_once():
     assert all("stored it" in text for text in said if "Line" in text)
 
 
+def test_findings_of_many_shapes_are_collected_for_a_while_and_results_of_all(monkeypatch):
+    """The same race in every shape, as from a missing barrier: the later shapes need not say it again, and are compared all the same."""
+    racy = helpers.compile(helpers.reference("shared_tile").source.replace("__syncthreads();", ";"))
+    monkeypatch.setattr(gemm, "_ENOUGH", 0.0)
+    shapes = [Problem(33, 40, 17), Problem(20, 28, 40), Problem(5, 7, 0), Problem(64, 64, 64)]
+    report = gemm.check(racy, shapes, on="cpu")
+    assert {finding.kind for finding in report.findings} >= {"race"}
+    assert report.results_alone == 3 and not report.untried and len(report.cases) == 4
+    assert "of 3 shapes the results alone were compared" in str(report)
+    assert any(case.message for case in report.cases[1:]) and not report.cases[2].message
+
+
 def test_a_run_that_is_slow_with_its_findings_is_not_said_to_be_endless():
-    """A race in the ring: the machine takes long to collect what it finds, and the loop has three turns."""
+    """A race in the ring: the machine takes long to collect what it finds, and the loop ends."""
     source = helpers.reference("async_copy").source
     racy = helpers.compile(source.replace("fetch(stages[free_stage],", "fetch(stages[stage],"))
-    shapes = [Problem(129, 127, 33), Problem(20, 28, 40), Problem(5, 7, 0)]
-    report = gemm.check(racy, shapes, on="cpu", seconds=1.5)
+    shapes = [Problem(257, 255, 1025), Problem(20, 28, 40), Problem(5, 7, 0)]
+    report = gemm.check(racy, shapes, on="cpu", seconds=3.0)
     assert {finding.kind for finding in report.findings} >= {"race"} and not report.endless and not report.untried
     assert report.results_alone == 3 and len(report.cases) == 3 and "elements of C are wrong" in report.cases[0].message
     assert "never end" not in str(report) and "of 3 shapes the results alone were compared" in str(report)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.sim.code.declarations import UninitializedVariable, used_without_value
-from helpers.sim.code.doubts import Origins, moves_memory, spaces_of
+from helpers.sim.code.doubts import Ways, moves_memory, spaces_of
 from helpers.sim.code.program import Op
 from helpers.sim.code.sites import AccessKind, Site
 
@@ -72,16 +72,8 @@ def carry(m: Machine, site: Site, read: Read, count: int, whole: bool) -> None:
 
 
 @functools.lru_cache(maxsize=8)
-def _known(program) -> dict[int, Origins]:
-    """What `_origins` has found, by register."""
-    return {}
-
-
-def _origins(program, register: int) -> Origins:
-    known = _known(program)
-    if register not in known:
-        known[register] = program.doubts.origins(program.ops, register)
-    return known[register]
+def _ways(program) -> Ways:
+    return Ways(program.doubts, program.ops)
 
 
 def _tell_reads(m: Machine, loads: list[Op], filler: bool = False) -> bool:
@@ -99,7 +91,7 @@ def printed(m: Machine) -> None:
     for op in m.program.ops:
         if moves_memory(op, AccessKind.STORE) and "local" in spaces_of(op.sites[0]):
             for register in op.reads:
-                _tell_reads(m, _origins(m.program, register).shared)
+                _tell_reads(m, _ways(m.program).origins(register).shared)
 
 
 def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str, filler: bool = False) -> None:
@@ -107,10 +99,10 @@ def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str, filler: 
 
     filler: it is no mistake if the bits are what fills up a struct.
     """
-    registers, loads, shared, shuffles = _origins(m.program, register)
+    _, loads, shared, shuffles = _ways(m.program).origins(register)
     if _tell_reads(m, shared, filler) or undefined_shuffles.tell(m, shuffles, what, op.line, lets_go=what == BRANCH):
         return
-    first = _first_use(m, op, registers, loads)
+    first = _first_use(m, op, register)
     array = first in loads
     declared = used_without_value(m.launch.source, first.line, array)
     names = _listed([f"`{variable.name}`" for variable in declared], "or")
@@ -127,12 +119,26 @@ def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str, filler: 
     )  # fmt: skip
 
 
-def _first_use(m: Machine, op: Op, registers: set[int], loads: list[Op]) -> Op:
+@functools.lru_cache(maxsize=8)
+def _uses(program) -> dict[tuple[Op, int], Op]:
+    """What `_first_use` has found."""
+    return {}
+
+
+def _first_use(m: Machine, op: Op, register: int) -> Op:
+    known = _uses(m.program)
+    if (op, register) not in known:
+        known[op, register] = _look_for_first_use(m, op, register)
+    return known[op, register]
+
+
+def _look_for_first_use(m: Machine, op: Op, register: int) -> Op:
     """The instruction that brings the undefined value in: of those in lines that name a variable without a value, the first
     that computes with it, else the first that copies it."""
+    registers, loads, *_ = _ways(m.program).origins(register)
     if loads and not registers:
         return loads[0]
-    readers = [op, *(other for other in m.program.ops if registers & set(other.reads))]
+    readers = [op, *(other for other in m.program.ops if not registers.isdisjoint(other.reads))]
 
     def order(other: Op) -> tuple:
         return not used_without_value(m.launch.source, other.line), other.bitwise, other.position > op.position, other.position

@@ -47,6 +47,7 @@ def without_value(source: str) -> tuple[UninitializedVariable, ...]:
     return tuple(found)
 
 
+@functools.lru_cache(maxsize=1024)
 def used_without_value(source: str, line: int | None, array: bool = False) -> tuple[UninitializedVariable, ...]:
     """The variables that line `line` uses and that were declared before without a value: those that nothing is ever assigned to
     where there are any, else all. array: only arrays."""

@@ -6,6 +6,7 @@ only some threads are given. Correct code has next to none, so what follows is n
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,33 +40,51 @@ class Doubts:
     watched: frozenset[int] = frozenset()
     followed: bool = False
 
-    def origins(self, ops: Sequence[Op], register: int) -> Origins:
+
+class Ways:
+    """The ways on which registers get what they hold, in a program with these doubts."""
+
+    def __init__(self, doubts: Doubts, ops: Sequence[Op]):
+        self.doubts = doubts
+        self.writers: dict[int, list[Op]] = defaultdict(list)
+        self.stored: dict[str, set[int]] = defaultdict(set)  # by space: registers that plain stores bring there
+        for op in ops:
+            for register in set(op.writes):
+                self.writers[register].append(op)
+            if moves_memory(op, AccessKind.STORE):
+                for space in spaces_of(op.sites[0]):
+                    self.stored[space].update(op.reads)
+        self.known: dict[int, Origins] = {}
+
+    def origins(self, register: int) -> Origins:
         """Where what a register holds may come from."""
-        found, waiting = {register}, [register]
+        if register not in self.known:
+            self.known[register] = self._look(register)
+        return self.known[register]
+
+    def _look(self, register: int) -> Origins:
+        doubts, found, waiting = self.doubts, {register}, [register]
         loads: list[Op] = []
         shared: list[Op] = []
         shuffles: list[Op] = []
         while waiting:
-            now, sources = waiting.pop(), set()
-            for op in ops:
-                if now not in op.writes:
-                    continue
-                if self.followed and op.shuffles:
+            sources: set[int] = set()
+            for op in self.writers.get(waiting.pop(), ()):
+                if doubts.followed and op.shuffles:
                     shuffles.append(op)
-                spaces = spaces_of(op.sites[0]) & self.spaces if moves_memory(op, AccessKind.LOAD) else frozenset()
+                spaces = spaces_of(op.sites[0]) & doubts.spaces if moves_memory(op, AccessKind.LOAD) else frozenset()
                 if "shared" in spaces:
                     shared.append(op)
                 if "local" in spaces:
                     loads.append(op)
                 if spaces - {"local"}:
-                    stores = (other for other in ops if moves_memory(other, AccessKind.STORE) and spaces_of(other.sites[0]) & spaces)
-                    sources.update(other for store in stores for other in store.reads)
+                    sources.update(*(self.stored[space] for space in spaces))
                 elif not op.sites:
                     sources.update(op.reads)
-            new = {other for other in sources if self.doubtful >> other & 1} - found
+            new = {other for other in sources if doubts.doubtful >> other & 1} - found
             found |= new
             waiting += new
-        return Origins(found & set(self.registers), loads, shared, shuffles)
+        return Origins(found & set(doubts.registers), loads, shared, shuffles)
 
 
 def moves_memory(op: Op, kind: AccessKind) -> bool:

@@ -10,6 +10,8 @@ import pytest
 
 import helpers
 from helpers.sim import native
+from helpers.sim.checks import unwritten
+from helpers.sim.code.doubts import Ways
 
 SEVERAL = """extern "C" __global__ void f(const float* A, const float* B, float* C, int K) {
     float a[2], b[2], acc[2][2];
@@ -192,3 +194,17 @@ def test_a_value_is_followed_whatever_carries_it(body, found):
     )
     run = helpers.compile(source).launch(1, 32, [np.int32(5), np.ones(256, np.float32), np.zeros(256, np.float32)], on="cpu")
     assert [(finding.kind, finding.line) for finding in run.findings] == ([("uninitialized", 3)] if found else [])
+
+
+def test_where_a_value_comes_from_is_looked_for_once(monkeypatch):
+    """A tile that is read before it is written tells of each register in every step along K and in every shape."""
+    asked: list[tuple] = []
+    looked = unwritten._look_for_first_use
+    monkeypatch.setattr(unwritten, "_look_for_first_use", lambda m, op, register: asked.append((op, register)) or looked(m, op, register))
+    built: list[object] = []
+    monkeypatch.setattr(unwritten, "Ways", lambda doubts, ops: built.append(doubts) or Ways(doubts, ops))
+    kernel = helpers.compile(SEVERAL)
+    for _ in range(2):
+        arrays = [np.ones((64, 16), np.float32) for _ in range(3)]
+        assert kernel.launch(1, (16, 4), (*arrays, 16), on="cpu").findings
+    assert asked and len(asked) == len(set(asked)) and len(built) == 1
