@@ -564,7 +564,8 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
 def _narrow(kernel: Kernel, message: str) -> str:
     """What of a kernel has too few bits for what a message says of it, as sentences with a space before them; else ""."""
     if nearly(message):
-        said = likely_causes.float16_sums(kernel) or few_bits(kernel.source, kernel.ptx)
+        found = likely_causes.few_bits(kernel)
+        said = found.said if found else few_bits(kernel.source, kernel.ptx)
     else:
         said = of_narrow_counter(kernel.source) if NEVER_ENDS in message else ""
     return f" {said}" if said else ""
@@ -602,7 +603,7 @@ def _left_of_tile(kernel: Kernel) -> str:
 @dataclass(frozen=True)
 class _Again:
     """What another run of a wrong problem shows: the last store or bulk copy to the first wrong element, and whether that is known; what
-    sums in FP16 and what reads of padding have to do with it, as sentences with a space before each."""
+    sums in few bits and what reads of padding have to do with it, as sentences with a space before each."""
 
     site: TracedSite | None = None
     known: bool = False
@@ -625,8 +626,8 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
     trace = done.trace
     bits = padding = ""
     if found is not None and found[0] == 2:
-        if kernel.compiled.float16_sums is not None and likely_causes.wrong_by_little(problem, before, arrays):
-            bits = f" {likely_causes.float16_sums(kernel)}"
+        if (narrow := likely_causes.few_bits(kernel)) and likely_causes.wrong_by_little(problem, before, arrays, narrow.bits):
+            bits = f" {narrow.said}"
         if np.isnan(arrays[2][:, : problem.n].astype(np.float64)).any():
             padding = _reads_padding(kernel, problem, before, trace)
     if found is None or trace.truncated:

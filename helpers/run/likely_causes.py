@@ -1,9 +1,10 @@
-"""What may be why a product is wrong, as sentences: matrices taken by columns, a tile that is left in part, sums in FP16, padding that is
-read."""
+"""What may be why a product is wrong, as sentences: matrices taken by columns, a tile that is left in part, sums in FP16 or
+BF16, padding that is read."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from .problem import Problem
 
 ANOTHER_TILE = "let tile_shape say what they compute, or "  # advice that an exercise leaves out whose tile is given
-_ROUNDOFF = 2.0**-11  # of FP16
 _GROWTH = 4  # errors of sums in FP16 grow with the square root of their number: so many times that
 _B_ALONE = (
     "(Most tensor-core kernels in public take B so, as N × K: “TN”. Load it as it lies here and turn it on the way, with ldmatrix's .trans "
@@ -72,20 +72,36 @@ def _ranges(numbers: np.ndarray) -> str:
     return ", ".join(said[:3]) + (" and others" if len(said) > 3 else "")
 
 
-def float16_sums(kernel: Kernel) -> str:
-    """Where the kernel keeps sums in FP16, and what to do, as a sentence; "" where it does not."""
-    if (found := kernel.compiled.float16_sums) is None:
-        return ""
+@dataclass(frozen=True)
+class FewBits:
+    """Where a kernel rounds to a type of `bits` bits on the way, and what to do, as a sentence."""
+
+    said: str
+    bits: int
+
+
+def few_bits(kernel: Kernel) -> FewBits | None:
+    """What of a kernel keeps sums in FP16 on tensor cores, or else computes in FP16 or BF16 on CUDA cores; None where nothing does."""
+    on_tensor_cores, by_threads = kernel.compiled.float16_sums, kernel.compiled.narrow_arithmetic
+    if (found := on_tensor_cores or by_threads) is None:
+        return None
     opcode, line = found
-    where = "A matrix instruction" if line is None else f"Line {line}, “{quote(kernel.source, line)}”,"
-    return (
-        f"{where} keeps sums in FP16 ({opcode}), which have 11 bits, and C is held to what sums in FP32 reach: let the accumulators be "
-        "float (.f32 for D and C), and round once, where C is stored."
+    name, bits = ("BF16", 8) if "bf16" in opcode else ("FP16", 11)
+    where = None if line is None else f"Line {line}, “{quote(kernel.source, line)}”,"
+    held = f"{bits} bits, and C is held to what sums in FP32 reach"
+    if on_tensor_cores:
+        advice = "let the accumulators be float (.f32 for D and C), and round once, where C is stored"
+        return FewBits(f"{where or 'A matrix instruction'} keeps sums in FP16 ({opcode}), which have {held}: {advice}.", bits)
+    does = {"cvt": "rounds to", "mul": "multiplies in"}.get(opcode.split(".")[0], "adds up in")
+    return FewBits(
+        f"{where or 'An instruction'} {does} {name} ({opcode}), which has {held}: multiply and add up in float, with elements "
+        "that are made float first, and round once, where C is stored.",
+        bits,
     )
 
 
-def wrong_by_little(problem: Problem, before: tuple[np.ndarray, ...], after: tuple[np.ndarray, ...]) -> bool:
-    """Are all elements of C that are wrong off by no more than sums in FP16 may be?"""
+def wrong_by_little(problem: Problem, before: tuple[np.ndarray, ...], after: tuple[np.ndarray, ...], bits: int) -> bool:
+    """Are all elements of C that are wrong off by no more than sums of numbers with so many bits may be?"""
     value, bound = problem.expected(*before)
     got = after[2][:, : problem.n].astype(np.float64)
     wrong = wrong_ones(got, value, bound)
@@ -93,7 +109,7 @@ def wrong_by_little(problem: Problem, before: tuple[np.ndarray, ...], after: tup
     size = abs(problem.alpha) * (np.abs(left) @ np.abs(right)) if problem.batch == 1 else np.zeros(value.shape)
     if problem.beta:
         size = size + abs(problem.beta * before[2][:, : problem.n].astype(np.float64))
-    return bool(wrong.any() and (np.abs(got - value) <= bound + _GROWTH * np.sqrt(problem.k + 16) * _ROUNDOFF * size)[wrong].all())
+    return bool(wrong.any() and (np.abs(got - value) <= bound + _GROWTH * np.sqrt(problem.k + 16) * 2.0**-bits * size)[wrong].all())
 
 
 def reads_padding(trace: Trace, name: str, columns: int, pitch: int, size: int) -> tuple[int | None, int, int] | None:

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from helpers.cache import Cache
 from helpers.errors import CourseError
 from helpers.sim.code import time_limit
 from helpers.sim.code.lines import FILENAME, cell_lines
-from helpers.sim.code.ptx import parsed
+from helpers.sim.code.ptx import Immediate, Instruction, Register, Vector, flattened, parsed
 
 from . import installation
 
@@ -25,6 +26,7 @@ CACHE = Cache("kernels", 2000)  # at most about 250 MB: the course and its exerc
 
 ESTIMATE = "Estimate, from PTX: there is no machine code here, which would say how accesses are merged and what registers are used."
 _MATRIX_TYPES = {"f64", "tf32", "f16", "bf16", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "b1"}
+_WITH_FEW_BITS = {"f16", "f16x2", "bf16", "bf16x2"}  # element types of instructions that round to 11 bits, or to 8
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,38 @@ class Compiled:
                 if next((part for part in instruction.modifiers if part in _MATRIX_TYPES | {"f32", "s32"}), "") == "f16":  # D comes first
                     return instruction.opcode, cell_lines(self).get(instruction.ptx_line)
         return None
+
+    @functools.cached_property
+    def narrow_arithmetic(self) -> tuple[str, int | None] | None:
+        """(opcode, line of the cell or None) of what rounds to FP16 or BF16 on the way, matrix instructions apart: the first addition in
+        such a type, else the first multiplication, else the first conversion to it that is taken back. None where there is nothing of it.
+        """
+        own = list(parsed(self).instructions_of(self.symbol))
+        for names in (("add", "sub", "fma"), ("mul",)):
+            for instruction in own:
+                if instruction.name in names and _WITH_FEW_BITS.intersection(instruction.modifiers):
+                    return instruction.opcode, cell_lines(self).get(instruction.ptx_line)
+        rounded: dict[str, Instruction] = {}  # by register, the conversion that its number comes from
+        constants: set[str] = set()  # registers: to round what the source says, 0 as a rule, loses nothing
+        for instruction in (one for one in own if one.name in ("cvt", "mov")):
+            target, *sources = instruction.operands
+            names_of = [one.name for one in flattened(sources) if isinstance(one, Register)]
+            targets = [one.name for one in flattened([target]) if isinstance(one, Register)]
+            came = next((rounded[name] for name in names_of if name in rounded), None)
+            widened = "f32" in instruction.modifiers if instruction.name == "cvt" else _is_float_of_bfloat16(sources)
+            narrowed = instruction.name == "cvt" and instruction.modifiers[-1] == "f32" and _WITH_FEW_BITS & {*instruction.modifiers}
+            if constants.issuperset(names_of):
+                constants.update(targets)
+            elif came is not None and widened:
+                return came.opcode, cell_lines(self).get(came.ptx_line)
+            elif narrowed or came is not None:
+                rounded.update((name, instruction if came is None else came) for name in targets)
+        return None
+
+
+def _is_float_of_bfloat16(sources: Sequence) -> bool:
+    """Do the sources of a `mov` make a float of a BF16, which is its upper half?"""
+    return isinstance(sources[0], Vector) and len(sources[0].items) == 2 and sources[0].items[0] == Immediate(0)
 
 
 def _disassemble(compiled: Compiled) -> str:

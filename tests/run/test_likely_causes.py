@@ -1,5 +1,7 @@
 """What a check says of why a product is wrong."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -123,3 +125,50 @@ def test_sums_in_fp16_are_named_where_results_are_wrong_by_little(sums, beta, to
     assert report.correct == (told is None)
     line = WMMA.split("\n").index("        wmma::mma_sync(sum, x, y, sum);") + 1
     assert (f"Line {line}, “wmma::mma_sync(sum, x, y, sum);”, keeps sums in FP16" in str(report)) == bool(told)
+
+
+BY_THREADS = """#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+extern "C" __device__ constexpr int block_shape[] = {16, 16, 1}, tile_shape[] = {16, 16};
+extern "C" __global__ void g(int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc) {
+    const int i = blockIdx.y * 16 + threadIdx.y, j = blockIdx.x * 16 + threadIdx.x;
+    if (i >= M || j >= N) return;
+    SUM sum = 0.0f;
+    for (int k = 0; k < K; k++)
+        STEP;
+    C[i * ldc + j] = T(alpha * float(sum) + (beta == 0 ? 0 : BETA * float(C[i * ldc + j])));
+}"""
+A, B = "A[i * lda + k]", "B[k * ldb + j]"
+
+
+@pytest.mark.parametrize(
+    ("element", "sums", "step", "said"),
+    [
+        ("half", "half", f"sum = __hfma({A}, {B}, sum)", "adds up in FP16 (fma.rn.f16), which has 11 bits"),
+        ("half", "half", f"sum += {A} * {B}", "adds up in FP16 (add.f16)"),
+        ("half", "half", f"sum = half(float(sum) + float({A}) * float({B}))", "rounds to FP16 (cvt.rn.f16.f32)"),
+        ("half", "float", f"sum += float({A} * {B})", "multiplies in FP16 (mul.f16)"),
+        ("half", "float", f"sum += float({A}) * float({B})", ""),
+        ("__nv_bfloat16", "__nv_bfloat16", f"sum = __hfma({A}, {B}, sum)", "adds up in BF16 (fma.rn.bf16), which has 8 bits"),
+        (
+            "__nv_bfloat16",
+            "__nv_bfloat16",
+            f"sum = __nv_bfloat16(float(sum) + float({A}) * float({B}))",
+            "rounds to BF16 (cvt.rn.bf16.f32)",
+        ),
+        ("__nv_bfloat16", "float", f"sum += float({A}) * float({B})", ""),
+        ("float", "half", f"sum = __hfma(half({A}), half({B}), sum)", "adds up in FP16 (fma.rn.f16)"),
+    ],
+)
+def test_sums_and_products_of_few_bits_outside_of_tensor_cores_are_named(element, sums, step, said):
+    source = re.sub(r"\bT\b", element, BY_THREADS).replace("SUM", sums).replace("STEP", step)
+    report = gemm.check(helpers.compile(source.replace("BETA", "beta")), on="cpu", seed=1)
+    assert report.correct == (not said) and ("Line 9, “" in str(report)) == bool(said) and said in str(report)
+    other = str(gemm.check(helpers.compile(source.replace("BETA", "2 * beta")), on="cpu", seed=1))
+    assert (" bits, and C is held" in other) == (element == "float")  # there a shape shows it that has no beta
+
+
+def test_bfloat16_that_is_made_float_by_its_bits_is_taken_back_too():
+    step = f"sum = __nv_bfloat16(float(sum) + float({A}) * float({B}))"
+    source = re.sub(r"\bT\b", "__nv_bfloat16", BY_THREADS).replace("SUM", "__nv_bfloat16").replace("STEP", step).replace("BETA", "beta")
+    assert helpers.compile(source, arch="sm_80").compiled.narrow_arithmetic == ("cvt.rn.bf16.f32", 9)

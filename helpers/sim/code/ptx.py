@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from helpers.errors import RunError
@@ -79,6 +79,12 @@ class Negated:
 
 
 SINK = Symbol("_")
+
+
+def flattened(operands: Iterable) -> Iterator:
+    """The operands, with what stands in vectors one by one."""
+    for operand in operands:
+        yield from flattened(operand.items) if isinstance(operand, Vector) else (operand,)
 
 
 @dataclass(frozen=True)
