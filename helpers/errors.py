@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 
@@ -88,6 +88,27 @@ def quote(source: str, number: int | None) -> str:
     """The text of a line as a report shows it, cut short; "" if there is no such line."""
     lines = source.split("\n")
     return cut(lines[number - 1].strip()) if number is not None and 1 <= number <= len(lines) else ""
+
+
+def statement_line(source: str, number: int | None) -> int | None:
+    """The line where the inline assembly begins that a line goes on with: compilers name the last line of it, its operands. Any other
+    line itself."""
+    lines = source.split("\n")
+    if number is None or not 1 <= number <= len(lines):
+        return number
+    first = number
+    while first > 1 and lines[first - 1].lstrip()[:1] in _GOES_ON and not _ASSEMBLY.search(lines[first - 1]):
+        first -= 1
+    return first if _ASSEMBLY.search(lines[first - 1]) and ";" not in _in_code(lines[first - 1 : number - 1]) else number
+
+
+_ASSEMBLY = re.compile(r"\basm\b")
+_GOES_ON = (":", '"', ",", "/")  # begins such a line: operands, more of the text, a comment
+
+
+def _in_code(lines: Sequence[str]) -> str:
+    """What stands in these lines outside of strings and comments."""
+    return re.sub(r'"(?:\\.|[^"\\])*"|//.*', "", "\n".join(lines))
 
 
 def cut(text: str) -> str:

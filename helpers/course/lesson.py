@@ -139,7 +139,7 @@ class LessonKernel(Kernel):
         """A verdict as a sentence. Where the first number is less than this step's own kernel has, or its tile another, that is said: it is
         no mistake by itself. told: what has been said in this report."""
         said = f"{verdict.text}: {verdict.yours:g} (expected {verdict.expected})."
-        if verdict.ok or told or self.step is None or self._expect is not None or verdict.expected.startswith("at "):
+        if verdict.ok or told or self.step is None or self._expect is not None:
             return said
         rows, columns = tile = gemm.geometry(reference(self.step.slug)).tile
         if verdict.too_much and tile == gemm.geometry(self).tile:
@@ -320,7 +320,7 @@ class Profile(Tabular):
             return ""
         predicted = self.prediction.milliseconds
         off = round(predicted / self.milliseconds - 1, 2) + 0.0  # which makes 0 of -0
-        return f"; the model would have said {predicted:.4g} ms, {off:+.0%}"
+        return f"; the model would have said {predicted:.4g} ms, {f'{off:+.0%}' if off else 'the same to a percent'}"
 
     def as_predicted(self) -> Profile:
         """The same with the model's time in place of the recorded one, to stand beside variants of which none was recorded."""

@@ -12,6 +12,7 @@ import functools
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -710,6 +711,13 @@ def busiest_line(run, words: str) -> int | None:
         counter = names.opcode_threads("BAR")
     counted = {number: count(LineOfRun(run, number), counter) for number in (_lines_of(run, array) if array else run.by_line)}
     return max(counted, key=lambda number: counted[number]) if any(counted.values()) else None
+
+
+def caller_of(run, number: int | None) -> int | None:
+    """Of a line that is inline assembly in a function of the cell, the line that calls it for most of its accesses in the run's trace;
+    None for others."""
+    calls = Counter(site.call for site in (run.trace.sites[index] for index in run.trace.accesses["site"]) if site.line == number)
+    return calls.most_common(1)[0][0] if calls else None
 
 
 def threads_that_take_part(run, words: str) -> float:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from helpers.errors import CourseError, quote
+from helpers.errors import CourseError, called_at, quote, statement_line
 from helpers.run import gemm
 from helpers.run.gemm import Problem, SampledProblem
 from helpers.run.kernel import Kernel, Run
@@ -101,9 +101,11 @@ def _line(run: Run, verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
         sure = f" An access that part of a warp executes counts in full: here {took_part:.3g} of {WARP} threads on average.{sure}"
     if not verdict.too_much or any(other.too_much and not other.ok and measures.is_part_of(other.text, verdict.text) for other in verdicts):
         return sure
-    number = measures.busiest_line(run, verdict.text)
-    code = quote(run.kernel.source, number)
-    return (f" Most of it is in line {number}, “{code}”." if code else "") + sure
+    busiest, source = measures.busiest_line(run, verdict.text), run.kernel.source
+    number, call = statement_line(source, busiest), measures.caller_of(run, busiest)
+    called = "" if call is None else f", most often {called_at(call, quote(source, call))}"
+    code = quote(source, number)
+    return (f" Most of it is in line {number}, “{code}”{called}." if code else "") + sure
 
 
 def _elsewhere(expectation: Expectation, run: Run, other: Run) -> str:

@@ -46,7 +46,8 @@ class WhatIf(Tabular):
         """A row for each change, the most useful first."""
         rows = [["as it is", *_figures(self.as_it_is), ""]]
         for change in sorted(self.changed, key=self.gain, reverse=True):
-            rows.append([change, *_figures(self.changed[change]), f"{-self.gain(change):+.1%}".replace("-", "−")])
+            more = round(-self.gain(change), 3)
+            rows.append([change, *_figures(self.changed[change]), f"{more:+.1%}".replace("-", "−") if more else "the same"])
         below = (
             f"Predicted for {self.as_it_is.gpu}, one change at a time. What two changes bring together is another question.",
             self.as_it_is.error,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from helpers.errors import Finding, called_at, in_html, quote
+from helpers.errors import Finding, called_at, in_html, quote, statement_line
 
 from .differences import NAN_MEANS, stored
 
@@ -55,6 +55,7 @@ class CheckReport:
     unfollowed: bool = False  # do its threads learn of one another in ways that the check of races does not follow?
     waiting: Problem | None = None  # the longest shape, if it was put off until there is no finding
     results_alone: int = 0  # shapes of which findings were not collected, since these take too long
+    remarks: tuple[str, ...] = ()  # on the kernel, whatever the shapes
     seed: int | None = None  # of the shapes drawn at random, the last of `cases`; None if there were none
 
     @property
@@ -85,6 +86,7 @@ class CheckReport:
             result.append((False, f"… and {more} more shape{'s' if more > 1 else ''}."))
         if self.seed is not None and any(case.drawn for case in failed):
             result.append((None, f"Some of these shapes are drawn anew in every check; check(seed={self.seed}) draws the same again."))
+        result += [(None, remark) for remark in self.remarks]
         result += [(None, case.remark) for case in self.cases if case.remark]
         if self.untried:
             why = ", since each might take as long" if self.endless else ""
@@ -114,11 +116,12 @@ class CheckReport:
 
     def _quote(self, case: Case) -> str:
         """The line of a failed case, with its text."""
-        code = quote(self.source, case.line)
+        line = statement_line(self.source, case.line)
+        code = quote(self.source, line)
         if not code:
             return ""
         called = f", {called_at(case.call, quote(self.source, case.call))}" if case.call is not None else ""
-        return f" Line {case.line} {'stored it:' if stored(case.message) else 'is'} “{code}”{called}."
+        return f" Line {line} {'stored it:' if stored(case.message) else 'is'} “{code}”{called}."
 
     def __str__(self) -> str:
         return "\n".join([self.headline, *(f"  {_MARKS[ok][0]} {text}" for ok, text in self.lines())])

@@ -20,7 +20,7 @@ import numpy as np
 from helpers.arguments import explained
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, SlowedError, UnexplainedError, quote
 from helpers.sim import Trace, TraceFilter
-from helpers.sim.checks.endless import NEVER_ENDS
+from helpers.sim.checks.endless import MAY_BE_LARGE, NEVER_ENDS
 from helpers.sim.code import cfg, time_limit
 from helpers.sim.launch import ALONE, DOWNWARDS, SHUFFLED, UPWARDS
 from helpers.sim.machine import cluster as clusters
@@ -45,7 +45,7 @@ from .differences import (
     stored,
     wrong_ones,
 )
-from .geometry import Geometry, geometry
+from .geometry import Geometry, geometry, taken_for_bias
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
 from .own_products import MATRICES, fitted, problem_for, program_of, types
@@ -143,7 +143,7 @@ def _of_product(done: Run, problem: Problem, shape: Geometry, arrays, given: Lau
     if given.copies:
         product["copies"] = len(given.copies)
         product["copied"] = sum(copy.rows * (copy.row_bytes + copy.target_pitch) for copy in given.copies)  # bytes read and written
-    told = (*(f"{remark} ({how})." for remark in given.remarks), *done.remarks)
+    told = (*(f"{remark} ({how})." for remark in given.remarks), *filter(None, (taken_for_bias(done.kernel),)), *done.remarks)
     first_tiles, first_stages = (functools.partial(how, done.kernel, problem) for how in (_first_tiles, _stages))
     return replace(done, problem=product, first_tiles=first_tiles, first_stages=first_stages, remarks=told, passes=tuple(passes))
 
@@ -479,7 +479,7 @@ def check(
     in_order = tuple(_told(kernel, [cases[index] for index in sorted(cases)]))
     return CheckReport(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
-        results_alone=results_alone,
+        results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel),))),
     )  # fmt: skip
 
 
@@ -558,7 +558,16 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
             more += seen.bits or _by_columns(kernel) or seen.padding
             line, call = (None, None) if seen.site is None else (seen.site.line, seen.site.call)
             cases[place] = replace(cases[place], line=line, call=call, message=cases[place].message + more)
-    return [replace(case, message=case.message + _narrow(kernel, case.message)) for case in cases]
+    return [_with_narrow(kernel, case) for case in cases]
+
+
+def _with_narrow(kernel: Kernel, case: Case) -> Case:
+    """The case, with what has too few bits for what its message says. A counter that never gets to K needs no larger budget, and its line
+    stands there."""
+    said = _narrow(kernel, case.message)
+    if said and MAY_BE_LARGE in case.message:
+        return replace(case, message=case.message.replace(f" {MAY_BE_LARGE}", said), line=None)
+    return replace(case, message=case.message + said)
 
 
 def _narrow(kernel: Kernel, message: str) -> str:
@@ -571,15 +580,15 @@ def _narrow(kernel: Kernel, message: str) -> str:
     return f" {said}" if said else ""
 
 
-_SQUARE = 512  # rows of a matrix, at most, on which it is tried whether a kernel takes them for columns
+_SQUARE = 512  # rows of a matrix on which it is tried whether a kernel takes them for columns: at most, where tiles shall divide them
 
 
 def _by_columns(kernel: Kernel) -> str:
     """What is to be said of a kernel that takes rows of a matrix for columns, as a sentence with a space before it; else ""."""
     extent = math.lcm(*geometry(kernel).tile)
-    if extent > _SQUARE:
-        return ""
-    problem = problem_for(kernel, extent, extent, extent)
+    if extent > _SQUARE:  # of a kernel that knows where C ends
+        extent = max(geometry(kernel).tile)
+    problem = fitted(kernel, problem_for(kernel, extent, extent, extent))
     arrays = problem.arrays()
     a, b = (np.array(matrix[:, :extent], np.float64) for matrix in arrays[:2])
     try:
@@ -588,7 +597,8 @@ def _by_columns(kernel: Kernel) -> str:
         return ""
     if problem.scale_block or problem.beta:
         return ""
-    return likely_causes.by_columns(a, b, arrays[2][:, :extent].astype(np.float64), problem.alpha)
+    bias = problem.bias().astype(np.float64) if problem.fused else None
+    return likely_causes.by_columns(a, b, arrays[2][:, :extent].astype(np.float64), problem.alpha, bias)
 
 
 def _left_of_tile(kernel: Kernel) -> str:

@@ -42,6 +42,7 @@ MAPS = ("map_A", "map_B", "map_C")  # behind them (and a bias), those that the k
 MOST_IN_TILE = 2048  # rows or columns of a tile of C
 LARGEST_TILE = 1 << 18  # elements; in float32 four times what a multiprocessor's registers hold
 MOST_PARTS = 64  # blocks that share a tile of C
+FUSED_AT = 11  # the place of a bias among the parameters, from 0
 _MAP = "CUtensorMap"
 _SWIZZLES = dict(zip((0, 32, 64, 128), SWIZZLES, strict=True))
 MULTIPROCESSORS = 132  # where the table has no GPU of an architecture
@@ -175,6 +176,17 @@ def is_fused(kernel: Kernel) -> bool:
     return _read(kernel)[0]
 
 
+def taken_for_bias(kernel: Kernel) -> str:
+    """What there is to say of a pointer behind ldc that is taken for a bias though its name is another, as a sentence; else ""."""
+    if not is_fused(kernel) or "bias" in (name := kernel.compiled.parameters[FUSED_AT].name).lower():
+        return ""
+    return (
+        f"Number {FUSED_AT + 1}, {name}, is a pointer behind ldc and is taken for a bias: it gets one number for each column of C, and C "
+        f"is held to max(0, alpha · A · B + beta · C + {name}). Leave it out if that is not meant, or launch the kernel yourself with "
+        ".launch(grid, block, args); call it `bias` if it is."
+    )
+
+
 def tensor_maps(kernel: Kernel) -> tuple[str, ...]:
     """The names of its tensor maps, those of `MAPS` that it declares. Raises LaunchError for any other signature."""
     return _read(kernel)[1]
@@ -209,7 +221,7 @@ def _first_other(parameters, kinds: list[str], wanted: list[str], maps: tuple[st
         if found != right:
             return f"Number {place}, {parameter.name}, is {words.get(found, f'{found} bits')} and should be {words[right]}. "
     if len(kinds) < len(wanted):
-        return f"It has {len(kinds)} parameters, and all kernels have {len(wanted)}. "
+        return f"It has {len(kinds)} parameters, and every kernel has at least {len(wanted)}. "
     behind = list(enumerate(zip(parameters, kinds, strict=True), 1))[len(wanted) :]
     for place, (parameter, found) in behind:
         if found == "pointer" and _MAP in (parameter.pointer_to or ""):

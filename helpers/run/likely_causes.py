@@ -26,13 +26,14 @@ _B_ALONE = (
 )
 
 
-def by_columns(a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: float) -> str:
+def by_columns(a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: float, bias: np.ndarray | None = None) -> str:
     """What is to be said of a kernel that takes rows for columns, as a sentence with a space before it; else "". a, b, c: of a product with
-    square matrices ([n, n], float64), what it was given and what came of it. Where all are taken so, it computes the transpose of AᵀBᵀ,
-    which is BA."""
+    square matrices ([n, n], float64), what it was given and what came of it. bias: that is added ([n]) before what is below 0 becomes 0;
+    None: neither is done. Where all are taken so, it computes the transpose of AᵀBᵀ, which is BA."""
     for turned in itertools.product((False, True), repeat=3):
-        left, right, result = (matrix.T if turn else matrix for matrix, turn in zip((a, b, c), turned, strict=True))
-        if any(turned) and np.allclose(result, alpha * left @ right, 1e-2, 1e-2):
+        left, right = (matrix.T if turn else matrix for matrix, turn in zip((a, b), turned, strict=False))
+        result = alpha * (left @ right).T if turned[2] else alpha * left @ right
+        if any(turned) and np.allclose(c, result if bias is None else np.maximum(result + bias, 0), 1e-2, 1e-2):
             break
     else:
         return ""

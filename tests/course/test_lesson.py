@@ -11,7 +11,7 @@ import pytest
 
 from helpers.course import lesson, proof, rungs, store
 from helpers.course.lesson import LessonKernel, reference
-from helpers.errors import CourseError, LaunchError
+from helpers.errors import CourseError, LaunchError, statement_line
 from helpers.run import gemm
 from helpers.run.kernel import Kernel
 from helpers.sim.counting import names
@@ -289,6 +289,47 @@ def test_fewer_loads_than_the_step_has_are_no_mistake():
         "global loads per result: 2 (expected 4). That is fewer than this step's own kernel has, whose tile is 64 × 64; climb() takes it "
         "all the same."
     )
+
+
+def test_more_loads_of_a_smaller_tile_than_a_bound_allows_are_told_as_that():
+    """And the line is where the assembly begins, not its operands."""
+    report = with_edits("autotune", ("BM = 256, BN = 128", "BM = 128, BN = 128"), ("AT_ONCE = 3", "AT_ONCE = 4")).check()
+    (said,) = [text for ok, text in report.lines() if not ok]
+    assert said.startswith(
+        "global loads per result: 1.25 (expected at most 1.125). That is more than this step's own kernel has, whose tile is 256 × 128; "
+        "climb() takes it all the same. Most of it is in line 71, “asm volatile("
+    )
+    assert "most often called at line 145, “copy1(&stage.A" in said
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "begins"),
+    [
+        ('f();\nasm volatile("a;"\n    "b;" // c; d\n    :: "r"(x));\ng();', 4, 2),
+        ('f();\nasm volatile("a;"\n    :: "r"(x));\ng();', 4, 4),
+        ('asm("a;");\n: x', 2, 2),
+        ('a = b\n    ? "c"\n    : "d";', 3, 3),
+        ("a", 7, 7),
+        ("a", None, None),
+    ],
+)
+def test_a_statement_of_assembly_is_named_where_it_begins(source, line, begins):
+    assert statement_line(source, line) == begins
+
+
+def test_a_counter_of_few_bits_is_quoted_once_and_offered_no_larger_budget():
+    report = with_edits("naive", ("for (int k", "for (unsigned char k")).check(seed=1)
+    (said,) = [text for ok, text in report.lines() if not ok and "may never end" in text]
+    assert said.count("for (unsigned char k") == 1 and "declares 8 bits" in said and "larger budget" not in said
+
+
+def test_a_time_that_the_model_has_too_is_said_to_be_the_same(monkeypatch):
+    profile = reference("coalesced").profile()
+    assert profile.kind == rungs.RECORDED
+    for factor, said in ((1.001, "ms, the same to a percent"), (1.5, "ms, +50%"), (0.5, "ms, -50%")):
+        milliseconds = profile.milliseconds * factor
+        monkeypatch.setattr(type(profile), "prediction", type("", (), {"milliseconds": milliseconds}))
+        assert profile._model_says.endswith(said)
 
 
 def test_a_check_asks_for_no_smaller_matrix():

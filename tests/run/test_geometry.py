@@ -9,7 +9,7 @@ import pytest
 
 import helpers
 from helpers.errors import LaunchError
-from helpers.run import geometry
+from helpers.run import gemm, geometry
 from helpers.run.geometry import CopyBox, Geometry
 from helpers.run.kernel import Kernel
 from tests.run.tma_kernels import source
@@ -122,7 +122,7 @@ def test_the_cluster_of_a_persistent_kernel_has_one_dimension(kernel):
             f"{geometry.PARAMETERS}, const T* bias, T* D",
             "Number 13, D, is a pointer, and behind bias there is nothing to hand over in a pointer",
         ),
-        (geometry.PARAMETERS.replace(", int ldc", ""), "It has 10 parameters, and all kernels have 11"),
+        (geometry.PARAMETERS.replace(", int ldc", ""), "It has 10 parameters, and every kernel has at least 11"),
         (geometry.PARAMETERS + ", int more", r"in this order\). Change its parameters"),
         ("const T* A, const T* B, T* C", "M and K are macros of this file"),
     ],
@@ -133,6 +133,18 @@ def test_a_foreign_signature_names_what_differs_first(parameters, said):
     with pytest.raises(LaunchError, match=said) as caught:
         geometry.is_fused(kernel)
     assert ("of this file" in caught.value.message) == bool(macros)
+
+
+@pytest.mark.parametrize(("name", "told"), [("D", True), ("bias", False), ("Bias_of_C", False)])
+def test_a_pointer_behind_ldc_of_another_name_is_said_to_be_taken_for_a_bias(name, told):
+    code = f"{{ if (!threadIdx.x && !blockIdx.x && !blockIdx.y) C[0] = {name}[0]; }}"
+    shapes = 'extern "C" __device__ constexpr int block_shape[] = {32, 1, 1}, tile_shape[] = {32, 32};\n'
+    parameters = geometry.PARAMETERS.replace("T*", "float*")
+    kernel = helpers.compile(f'{shapes}extern "C" __global__ void k({parameters}, const float* {name}) {code}')
+    said = f"Number 12, {name}, is a pointer behind ldc and is taken for a bias: it gets one number for each column of C"
+    assert geometry.taken_for_bias(kernel).startswith(said) == told == bool(geometry.taken_for_bias(kernel))
+    assert (said in str(gemm.check(kernel, gemm.Problem(4, 4, 4), on="cpu"))) == told
+    assert (said in str(gemm.run(kernel, gemm.problem_for(kernel, 4, 4, 4), on="cpu").remarks)) == told
 
 
 def test_a_map_of_another_name_is_a_foreign_signature(kernel):

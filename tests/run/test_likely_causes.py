@@ -49,6 +49,29 @@ def test_a_kernel_that_takes_rows_for_columns_is_told_of_which_matrix(of_a, of_b
     assert ("“TN”" in str(report)) == ("takes B by columns" in said) and "reads the padding" not in str(report)
 
 
+@pytest.mark.parametrize(
+    "edits",
+    [
+        (
+            ("float* C, int ldc", "float* C, int ldc, const float* bias"),
+            ("= beta == 0 ?", "= beta == 0 ? bias[j] +"),
+            (": alpha", ": bias[j] + alpha"),
+        ),
+        (("{32, 8};", "{31, 33};"), ("{32, 8,", "{31, 33,"), (" * 32 +", " * 31 +"), (" * 8 +", " * 33 +")),
+    ],
+)
+def test_b_by_columns_is_told_of_a_fused_kernel_and_of_any_tile(edits):
+    """Columns of B that are K apart, whatever ldb says, read padding too, which is not the cause."""
+    source = PLAIN.replace("OF_A", "ROW").replace("B[OF_B(k, j, ldb)]", "B[k + j * K]").replace("OF_C", "ROW").replace("BETA", "beta")
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    if "bias" in source:
+        source = source.removesuffix("}") + "    if (C[ROW(i, j, ldc)] < 0) C[ROW(i, j, ldc)] = 0;\n}"
+    report = str(gemm.check(helpers.compile(source), on="cpu", seed=1))
+    assert "it takes B by columns, with element (k, n) at k + n" in report and "Are they ldb apart" not in report
+
+
 def test_a_kernel_that_is_wrong_otherwise_is_not_said_to_take_rows_for_columns():
     report = checked(beta="2 * beta")
     assert not report.correct and "Of square matrices" not in str(report)
