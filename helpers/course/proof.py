@@ -65,8 +65,9 @@ def judged(
     sentences = [(wording(verdict) + _line(run, verdict, verdicts), verdict.ok) for verdict in verdicts] + unjudged
     sentences += [(f"{expectation.text}: {_NOT_ASKED}", True) for expectation in expectations if expectation not in asked]
     if all(ok for _, ok in sentences):
-        *_, sample, _ = [problem for problem in gemm.drawn(kernel, seed) if isinstance(problem, SampledProblem)]
-        other = gemm.count_sample(kernel, replace(sample, places=sample.places[:1]))
+        stored = gemm.as_stored(kernel, seed)  # a block of a smaller tile_shape may lie outside of C
+        *_, sample, _ = [problem for problem in gemm.drawn(stored, seed) if isinstance(problem, SampledProblem)]
+        other = gemm.count_sample(stored, replace(sample, places=sample.places[:1]))
         for expectation in asked:
             if expectation.longer:
                 continue  # the drawn product's rows are not

@@ -159,11 +159,13 @@ def _of_any_alpha(kernel: Kernel, seed: int) -> list[Problem]:
 
 
 def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:
-    """Products with an alpha and a beta that are nearly 0, or nearly 1, and neither: who takes them for these with a tolerance is wrong.
+    """Products with an alpha and a beta that are near 0, 1 or -1, and none of them: who takes them for these with a tolerance is wrong.
     Whole tiles and parts of one, since kernels have ways of their own for either.
 
-    Nearly 0 is about 1e-7, with numbers in A, B and C as large as makes results of it that every type of C can hold, and sums too. Nearly
-    1 is a distance that stands out beside what the types round: with one product in a sum they round least.
+    Nearest to 0 is about 1e-7, with numbers in A, B and C as large as makes results of it that every type of C can hold, and sums too.
+    Nearest to 1 is a distance that stands out beside what the types round: with one product in a sum they round least. Further off there
+    is a distance of each of `_DISTANCES`, above and below by turns, from each of the three; and one of a factor while the other is what it
+    is as a rule.
     """
     random, (rows, columns), (dtype, out_dtype) = np.random.default_rng(seed), geometry(kernel).tile, types(kernel)
     vector = VECTOR // element_type(dtype).bytes
@@ -175,10 +177,31 @@ def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:
     tiny = functools.partial(ScaledProblem, **types_of, apart=(6, 6), of_c=14)
     distance = _STANDS_OUT * max(element_type(dtype).sums, 0.0 if out_dtype == "float32" else element_type(out_dtype).roundoff)
     across, m, n = columns * geometry(kernel).cluster[0], int(random.integers(9, 40)), int(random.integers(9, 40)) | 1
+
+    whole: dict[str, Any] = {"m": rows, "n": across, "k": 2 * vector, "pad_c": vector}
+    parts: tuple[dict[str, Any], ...] = (whole, {"m": 24, "n": 4 * vector, "k": 1}, {"m": m, "n": n, "k": 3, "pad_a": 1, "pad_c": 1})
+    others: list[Problem] = []
+
+    def more(alpha: float, beta: float) -> None:
+        part = parts[len(others) % len(parts)]
+        others.append(
+            Problem(**part, alpha=float(np.float32(alpha)), beta=float(np.float32(beta)), **types_of, seed=seed + 3 + len(others))
+        )
+
+    side = random.choice([-1, 1])
+    for least, most in _DISTANCES:
+        if most > distance:
+            side, away = -side, math.exp(random.uniform(math.log(max(least, distance)), math.log(most)))
+            for alpha, beta in ((1, 0), (-1, 1), (0, -1)):
+                more(alpha + side * away, beta - side * away)
+    more(1 + side * away, 0)
+    more(1, side * away)
     return [
+        *others,
         tiny(m=rows, n=across, k=2 * vector, alpha=factor(1e-7), beta=factor(1e-7), pad_c=vector, seed=seed),
         tiny(m=m, n=n, k=5, alpha=factor(1e-7), beta=factor(1e-7), pad_c=1, seed=seed + 1),
         Problem(24, 4 * vector, 1, alpha=1 + distance, beta=1 - distance, **types_of, seed=seed + 2),
+        Problem(24, 4 * vector, 1, alpha=distance - 1, beta=-1 - distance, **types_of, seed=seed + 2),
     ]
 
 
@@ -299,6 +322,7 @@ _OF_FEW_BITS = ("float16", "bfloat16")
 _WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
 _SQUARE = 320  # M = N = K of a product of some tiles, at the least
 _LONGEST_SQUARE = 2048  # and at the most, where tiles of two different extents divide it
+_DISTANCES = (1e-5, 1e-3), (1e-3, 0.02), (0.02, 0.35)  # of a factor from 0, 1 or -1: from where to where there is one of each
 _STANDS_OUT = 64  # times the rounding of a sum, of which `Problem.expected` allows five
 _MULTIPROCESSORS = 140  # more than any GPU of today has
 _PERSISTENT_COLUMNS = 20  # of tiles: several for each block, since there are as few multiprocessors as that asks for

@@ -45,7 +45,7 @@ from .differences import (
     stored,
     wrong_ones,
 )
-from .geometry import Geometry, geometry, taken_for_bias
+from .geometry import MOST_IN_TILE, Geometry, geometry, taken_for_bias
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
 from .own_products import MATRICES, fitted, problem_for, program_of, types
@@ -423,6 +423,8 @@ def check(
     left, results_alone, begun = _Left(), 0, time_limit.now()
     longest, put_off = len(fixed), False
     furthest, engine = len(problems) - 1 if last else None, ""
+    beyond: _Beyond | None = None  # what blocks store beyond their tile: asked of those that run alone
+    asked = kernel  # of which samples are
     while order and not (put_off and findings and order == [longest] and not results_alone):
         index = order.pop(0)
         problem = problems[index]
@@ -430,6 +432,15 @@ def check(
             furthest = None  # it would take long, or say nothing new
             problems.pop()
             continue
+        if seed is not None and beyond is None and isinstance(problem, SampledProblem):
+            beyond = _beyond_tile(kernel, seed)  # else blocks of a sample would not do what tile_shape says, and all of it would run
+            blocks_alone = [at for at, other in enumerate(problems) if isinstance(other, SampledProblem)]
+            others = [other for other in drawn(beyond.kernel, seed) if isinstance(other, SampledProblem)]
+            if beyond.kernel is not kernel and len(others) == len(blocks_alone):
+                asked = beyond.kernel
+                for at, other in zip(blocks_alone, others, strict=True):
+                    problems[at] = other
+                problem = problems[index]
         tell = functools.partial(_tell, progress, len(cases), len(problems))
         tell()
         start = time_limit.now()
@@ -437,7 +448,8 @@ def check(
         # A batch is of small products, and a narrow counter counts for ever what others count in a moment.
         long = by_chance and problem.batch == 1 and not (index == longest and counts_to_k(kernel.source))
         explain = whole or index not in (longest, furthest) or put_off
-        one = functools.partial(_check_one, kernel, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
+        mine = asked if isinstance(problem, SampledProblem) else kernel
+        one = functools.partial(_check_one, mine, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
         alone = bool(results_alone or (findings and start - begun > _ENOUGH))
         try:
             case, found = one(explain=explain, collect=not alone)
@@ -465,10 +477,13 @@ def check(
         if any(finding.kind == "endless" for finding in found):
             break
     if seed is not None and len(cases) == len(problems) and not any(case.message for case in cases.values()):
-        # Of blocks that store to more than their tile nobody can say which tiles they reach.
-        if case := _beyond_tile(kernel, seed) or _unreached_tiles(kernel, seed, seconds) or _waiting_of_many_tiles(kernel, seed, seconds):
-            cases[len(problems)] = replace(case, drawn=True)
-            problems.append(case.problem)
+        beyond = _beyond_tile(kernel, seed) if beyond is None else beyond
+        found_last = [beyond.case]
+        if beyond.case is None or beyond.kernel is not kernel:  # else nobody can say which tiles its blocks reach
+            found_last.append(_unreached_tiles(beyond.kernel, seed, seconds) or _waiting_of_many_tiles(kernel, seed, seconds))
+        for one in filter(None, found_last):
+            cases[len(problems)] = replace(one, drawn=True)
+            problems.append(one.problem)
     if not watched:  # else the machine has seen what comes of it
         for line, name in used_unset(kernel.compiled.log):
             said = f"The compiler says that `{name}` is used before it has a value."
@@ -521,31 +536,48 @@ def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
     return None
 
 
-def _beyond_tile(kernel: Kernel, seed: int) -> Case | None:
-    """A remark where the first block, or those of the first cluster, store to more of C than the tiles that tile_shape says. None of blocks
-    that walk the tiles or share one, and where they cannot be run alone."""
+@dataclass(frozen=True)
+class _Beyond:
+    """What blocks store beyond the tile that tile_shape says: a remark on it, or None, and the kernel with the tile that a block stores
+    to, where that is a rectangle; else the kernel itself."""
+
+    case: Case | None
+    kernel: Kernel
+
+
+def as_stored(kernel: Kernel, seed: int) -> Kernel:
+    """The kernel as if tile_shape said what a block stores to, where it says less; else the kernel itself."""
+    return _beyond_tile(kernel, seed).kernel
+
+
+def _beyond_tile(kernel: Kernel, seed: int) -> _Beyond:
+    """Whether the first block, or those of the first cluster, store to more of C than the tiles that tile_shape says. Nothing is said of
+    blocks that walk the tiles or share one, and where they cannot be run alone."""
     shape = geometry(kernel)
     (rows, columns), (x, y, _), size = shape.tile, shape.cluster, math.prod(shape.cluster)
     if shape.persistent is not None or shape.parts > 1 or (shape.depth or 1) > 1:
-        return None
+        return _Beyond(None, kernel)
     problem = fitted(kernel, problem_for(kernel, 2 * y * rows, 2 * x * columns, 1, seed=seed))
     arrays = problem.arrays()
     blocks = clusters.whole([0], shape.grid(problem.m, problem.n), shape.cluster) if size > 1 else [0]
     try:
         run(kernel, problem, "cpu", arrays, blocks=blocks, counters=False, findings=False, seconds=PATIENCE)
     except CourseError:
-        return None
+        return _Beyond(None, kernel)
     reached = ~np.isnan(arrays[2][:, : problem.n].astype(np.float64))  # it was NaN
     times = int(reached.sum()) / (size * rows * columns)
     if times <= 1:
-        return None
+        return _Beyond(None, kernel)
     down, across = (int(reached.any(axis=axis).sum()) for axis in (1, 0))
     who, each = ("a block stores", "") if size == 1 else (f"the {size} blocks of a cluster store", " for each")
-    return Case(
+    found = Case(
         problem,
         remark=f"tile_shape says {rows} × {columns} elements of C{each}, and {who} to {down} × {across}: there are {times:.3g} times as "
         "many blocks as C needs, and counters and times are those of all. Let tile_shape say what a block computes.",
     )
+    whole = size == 1 and reached[:down, :across].all() and max(down, across) <= MOST_IN_TILE
+    constants = {**kernel.compiled.constants, "tile_shape": (down, across)}
+    return _Beyond(found, Kernel(replace(kernel.compiled, constants=constants)) if whole else kernel)
 
 
 def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
@@ -558,6 +590,11 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
             more += seen.bits or _by_columns(kernel) or seen.padding
             line, call = (None, None) if seen.site is None else (seen.site.line, seen.site.call)
             cases[place] = replace(cases[place], line=line, call=call, message=cases[place].message + more)
+    failed = [index for index, case in enumerate(cases) if case.message]
+    if failed and all(cases[index].problem.near_special_factors() for index in failed):  # then they are the cause
+        first = cases[failed[0]]
+        said = f" {first.problem.near_special_factors()} Is a factor compared with a tolerance? Compare with ==."
+        cases[failed[0]] = replace(first, message=first.message + said)
     return [_with_narrow(kernel, case) for case in cases]
 
 

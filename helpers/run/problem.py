@@ -18,6 +18,7 @@ from helpers.errors import LaunchError
 from . import block_scales
 
 _LEFT_OVER = 4  # products, at the least, of a sum that is taken back
+_NEAR = 0.35  # a factor is near a whole number that is at most so far off
 _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 VECTOR = 16  # bytes of the widest access
 
@@ -241,6 +242,16 @@ class Problem:
         stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
         return stored + 8 * math.sqrt(self.k + 16) * self.inputs.sums
 
+    def near_special_factors(self) -> str:
+        """Which of alpha and beta are near 0, 1 or -1 and none of them, as a sentence; "" where neither is."""
+        said = []
+        for name in ("alpha", "beta"):
+            value = getattr(self, name)
+            special = round(value)
+            if value != special and abs(special) <= 1 and abs(value - special) <= _NEAR:
+                said.append(f"{name} = {_factor(value)}, which is near {special} and not {special}")
+        return f"It has {' and '.join(said)}." if said else ""
+
     def __str__(self) -> str:
         text = f"{self.m} × {self.n} × {self.k}" + (f", a batch of {self.batch}" if self.batch > 1 else "")
         if (self.alpha, self.beta) != (1.0, 0.0):
@@ -290,7 +301,7 @@ def _is_finite(value: Any) -> bool:
 def _factor(value: float) -> str:
     """alpha or beta for people: nearly 1 is not 1."""
     text = f"{value:g}"
-    return text if text != "1" or value == 1 else f"{value:.8g}"
+    return text if abs(value) == 1 or text not in ("1", "-1") else f"{value:.8g}"
 
 
 def named_blocks(places: Sequence[tuple[int, int]]) -> str:

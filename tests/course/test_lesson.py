@@ -344,3 +344,10 @@ def test_matrices_of_other_names_are_those_that_stand_in_their_places():
     source = re.sub(r"\bA\b", "X", re.sub(r"\bB\b", "Y", re.sub(r'(?<!")\bC\b', "Z", reference("naive").source)))
     report = LessonKernel(compile_source(source), "naive").check()
     assert report.passed and len(report.expectations) == 4, str(report)
+
+
+@pytest.mark.parametrize("step", ["naive", "coalesced"])
+def test_a_tile_shape_that_is_too_small_is_noted_and_its_counters_are_those_of_a_block_with_work(step):
+    """A block outside of C has none, and said so behind the note: "yours 0"."""
+    report = with_edits(step, ("tile_shape[] = {BM, BN}", "tile_shape[] = {BM / 2, BN}")).check(seed=1)
+    assert report.passed and "tile_shape says 16 × 32" in str(report) and "yours 0" not in str(report)

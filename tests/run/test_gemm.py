@@ -20,7 +20,7 @@ from helpers.run.check_shapes import near_special_factors
 from helpers.run.gemm import Problem
 from helpers.run.geometry import is_fused
 from helpers.run.launch_arguments import launch_arguments
-from helpers.run.problem import ScaledProblem
+from helpers.run.problem import SampledProblem, ScaledProblem
 from tests.run.tma_kernels import source as tma_source
 
 GEOMETRY = """
@@ -87,10 +87,38 @@ def test_a_small_factor_is_not_zero(slug, name):
     source = f"{source[:head]}\n    if (fabsf({name}) < 1e-4f) {name} = 0;{source[head:]}"
     kernel = helpers.compile(source, entry=steps.get(slug).entry)
     report = gemm.check(kernel, near_special_factors(kernel, 1), on="cpu")
-    assert [bool(case.message) for case in report.cases] == [True, True, False], str(report)
+    wrong = [0 < abs(getattr(case.problem, name)) < 1e-4 for case in report.cases]
+    assert [bool(case.message) for case in report.cases] == wrong and sum(wrong) >= 2, str(report)
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+@pytest.mark.parametrize("special", [-1, 0, 1])
+@pytest.mark.parametrize(("least", "most"), [(0.0, 1e-5), (0.0, 1e-3), (1e-3, 0.02), (0.02, 0.35), (1e-5, 0.3), (0.0, 0.25)])
+def test_a_factor_near_a_special_one_is_not_that(name, special, least, most):
+    """However near a kernel takes it for that, and the message says which factor is meant."""
+    away = f"fabsf({name} - ({special}))"
+    edit = f"if ({away} > {least}f && {away} < {most}f) {name} = {special};\n    float sum = 0"
+    kernel = helpers.compile(PLAIN.replace("float sum = 0", edit, 1))
+    for seed in (1, 2):
+        report = gemm.check(kernel, near_special_factors(kernel, seed), on="cpu")
+        said = next(case.message for case in report.cases if case.message)
+        assert f"{name} = " in said and "Is a factor compared with a tolerance?" in said
+        assert f", which is near {special} and not {special}" in str(report)
+
+
+def test_a_right_kernel_is_right_with_all_factors_and_other_mistakes_are_not_laid_to_them():
+    kernel = helpers.compile(PLAIN)
+    for seed in range(5):
+        assert gemm.check(kernel, near_special_factors(kernel, seed), on="cpu")
+    wrong = gemm.check(helpers.compile(PLAIN.replace("alpha * sum", "2 * alpha * sum", 1)), on="cpu", seed=1)
+    assert not wrong and "tolerance" not in str(wrong)
 
 
 def test_factors_near_one_are_named_as_they_are():
+    assert "alpha -0.99999976, beta -1" in str(Problem(1, 1, 1, alpha=2**-22 - 1, beta=-1))
+    said = "It has alpha = 0.9, which is near 1 and not 1 and beta = 1e-07, which is near 0 and not 0."
+    assert Problem(1, 1, 1, alpha=0.9, beta=1e-7).near_special_factors() == said
+    assert not Problem(1, 1, 1, alpha=-1, beta=0.5).near_special_factors() and not Problem(1, 1, 1, alpha=2.1).near_special_factors()
     assert "alpha 1.0000038, beta 1" in str(Problem(1, 1, 1, alpha=1 + 2**-18, beta=1))
     tiny = ScaledProblem(2, 3, 4, alpha=1e-7, beta=1e-7, apart=(6, 6), of_c=14)
     assert str(tiny).endswith("alpha 1e-07, beta 1e-07, A and B times 2^6 and C times 2^14")
@@ -705,5 +733,36 @@ extern "C" __global__ void {cluster} g(int M, int N, int K, float alpha, const f
 )  # fmt: skip
 def test_blocks_that_store_to_more_than_their_tile_are_told(rows, columns, cluster, edge, said):
     source = COARSE.format(rows=rows, columns=columns, cluster=cluster, edge=edge, beta="alpha * sum")
-    case = gemm._beyond_tile(helpers.compile(source, arch="sm_90"), 1)
+    case = gemm._beyond_tile(helpers.compile(source, arch="sm_90"), 1).case
     assert (case is None) == (not said) and said in (case.remark if case else "")
+
+
+@pytest.mark.parametrize("tile", ["BM / 2, BN", "BM, BN / 2", "BM / 4, BN / 2"])
+def test_a_tile_shape_that_is_too_small_makes_no_check_run_large_products_whole(tile, monkeypatch):
+    """Their blocks are those of the tile that a block stores to, and every tile of it has to be reached."""
+    source = steps.get("bank_conflicts").kernel_source().replace("tile_shape[] = {BM, BN}", f"tile_shape[] = {{{tile}}}")
+    kernel, whole = helpers.compile(source), []
+    plain = gemm._check_one
+
+    def watched(asked, problem, *args, **options):
+        if not isinstance(problem, SampledProblem):
+            whole.append((problem.m, problem.n, problem.k))
+        return plain(asked, problem, *args, **options)
+
+    monkeypatch.setattr(gemm, "_check_one", watched)
+    for seed in (1, 2):
+        report = gemm.check(kernel, on="cpu", seed=seed)
+        assert report.passed and "and a block stores to 128 × 128: there are" in str(report)
+    samples = [problem for problem in gemm.drawn(gemm.as_stored(kernel, 2), 2) if isinstance(problem, SampledProblem)]
+    assert samples and not {(problem.m, problem.n, problem.k) for problem in samples}.intersection(whole)
+    assert gemm.geometry(gemm.as_stored(kernel, 1)).tile == (128, 128)
+    right = helpers.compile(steps.get("bank_conflicts").kernel_source())
+    assert gemm.as_stored(right, 1) is right
+
+
+def test_a_tile_shape_that_is_too_small_hides_no_tile_that_is_left_out():
+    head = "    if (blockIdx.y >= 4096) return;\n    float sum = 0"
+    halved = PLAIN.replace("float sum = 0", head, 1)
+    shape = re.search(r"tile_shape\[\] = \{(\w+), (\w+)\}", halved)
+    report = gemm.check(helpers.compile(halved.replace(shape[0], f"tile_shape[] = {{{shape[1]} / 2, {shape[2]}}}")), on="cpu", seed=1)
+    assert not report.correct, str(report)

@@ -76,6 +76,8 @@ PLAIN = [
     ("beta is 0 if it is tiny", (STORE, STORE.replace("beta == 0", "fabsf(beta) < 1e-6f"))),
     ("alpha is 0 if it is tiny", (SUM, f"{SUM}\n    if (fabsf(alpha) < 1e-6f) alpha = 0;")),
     ("alpha is 1 if it is nearly", (SUM, f"{SUM}\n    if (fabsf(alpha - 1) < 1e-5f) alpha = 1;")),
+    ("alpha is 1 further off", (SUM, f"{SUM}\n    if (fabsf(alpha - 1) > 1e-5f && fabsf(alpha - 1) < 0.3f) alpha = 1;")),
+    ("beta is -1 if it is near", (SUM, f"{SUM}\n    if (fabsf(beta + 1) < 0.25f) beta = -1;")),
     ("beta is 1 if it is nearly", (SUM, f"{SUM}\n    if (fabsf(beta - 1) < 1e-5f) beta = 1;")),
     ("beta is added first and scaled by alpha", (STORE, "c = beta == 0 ? alpha * sum : alpha * (sum + beta * c);")),
     ("C is read where beta is 0", (STORE, "c = alpha * sum + beta * c;")),
