@@ -39,6 +39,7 @@ import numpy as np
 from helpers.element_types import element_type
 from helpers.errors import CourseError
 from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.sass_opcodes import ON_XU
 from helpers.sim.counting import names
 from helpers.sim.counting.machine_code import lookup_cycles
 
@@ -58,6 +59,8 @@ VALIDATION = CONSTANTS.with_name("validation.toml")
 _SCHEDULERS = 4
 _ALL = ("ld", "st", "atom", "red")
 LOAD_STORE = "the load/store unit"
+SPECIAL = "the special function unit (XU)"
+_XU_LANES = 16  # of a multiprocessor, results per cycle: each scheduler's quarter takes eight cycles for a warp
 _ATOMICS, _PARTS = "atomic operations in L2", "L2 (sectors that are written in part)"
 _LOCAL = "L2 (stores to local memory, which all go through to it)"
 # What nothing exceeds.
@@ -110,6 +113,7 @@ class Demand:
     in_signature: bool = True  # is it launched as a matrix product of the course?
     matrix_types: frozenset[str] = frozenset()  # element types that its tensor-core instructions multiply, as PTX names them
     fp64_warps: float = 0.0  # warp-wide FMA, add and multiply instructions of float64
+    special_warps: float = 0.0  # warp-wide special functions and conversions (MUFU, F2I, …)
     fp64_conversions: float = 0.0  # the same of float64 to float32, or back
     shared_loads: float = 0.0  # warp instructions
     shared_atomics: float = 0.0
@@ -196,6 +200,7 @@ def demand(run) -> Demand:
         in_signature=problem is not None,
         matrix_types=compiled.matrix_types,
         fp64_warps=sum(counters.get(names.threads(op), 0) for op in ("dfma", "dadd", "dmul")) / WARP,
+        special_warps=sum(counters.get(names.opcode(name), 0) for name in ON_XU),
         fp64_conversions=counters.get(names.opcode("F2F"), 0) if _WIDE.search(compiled.ptx) else 0,
         shared_loads=counters.get(names.executed("shared_ld"), 0),
         shared_atomics=counters.get(names.executed("shared_atom"), 0),
@@ -297,7 +302,12 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9 * figures()["device"]["rate"]) * per_clock,
     }
     stored = share * need.local_stored * chip(gpu).store_sector(need.blocks / gpu.sms)
-    others = (_ATOMICS, need.atomics), (_PARTS, need.parts * figures()["l2"]["part"]), (_LOCAL, stored)
+    others = (
+        (SPECIAL, share * need.special_warps * WARP / _XU_LANES),
+        (_ATOMICS, need.atomics),
+        (_PARTS, need.parts * figures()["l2"]["part"]),
+        (_LOCAL, stored),
+    )
     terms |= {name: value for name, value in others if value}
     if need.matrix_types:
         peak = tensor_cores.peak_tflops(gpu, need.matrix_types) * 1e12
@@ -493,7 +503,9 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     if limiter == tensor_cores.TENSOR_UNIT and (idle := terms.get(tensor_cores.STORING, 0.0) / total) > _WORTH_SAYING:
         limiter += f", which rest for {idle:.0%} of the time while results are stored"
     elif limiter == "latency":
-        limiter = f"latency ({fraction:.0%} occupancy, {waves:.2g} waves)"
+        working = need.blocks * need.slices
+        having = f": {working} of {device.sms} multiprocessors have a block" if working < device.sms else ""
+        limiter = f"latency ({fraction:.0%} occupancy{' at most' if having else ''}, {waves:.2g} waves{having})"
         waits = [name for name in states if name not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])][:2]
         if waits:
             limiter += f"; warps wait most in the states {' and '.join(waits)}"
@@ -501,7 +513,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         limiter += f"; the fullest unit is {_named(fullest, terms, total, of_load_store)}"
     elif limiter in terms and limiter != tensor_cores.TENSOR_UNIT:
         limiter = _named(limiter, terms, total, of_load_store)
-    if of_multiprocessor:
+    if of_multiprocessor and " have a block" not in limiter:
         limiter += _where_work_is(need, device)
     return Prediction(
         gpu=device.name,

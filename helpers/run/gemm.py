@@ -557,18 +557,21 @@ def _beyond_tile(kernel: Kernel, seed: int) -> _Beyond:
     (rows, columns), (x, y, _), size = shape.tile, shape.cluster, math.prod(shape.cluster)
     if shape.persistent is not None or shape.parts > 1 or (shape.depth or 1) > 1:
         return _Beyond(None, kernel)
-    problem = fitted(kernel, problem_for(kernel, 2 * y * rows, 2 * x * columns, 1, seed=seed))
-    arrays = problem.arrays()
-    blocks = clusters.whole([0], shape.grid(problem.m, problem.n), shape.cluster) if size > 1 else [0]
-    try:
-        run(kernel, problem, "cpu", arrays, blocks=blocks, counters=False, findings=False, seconds=PATIENCE)
-    except CourseError:
-        return _Beyond(None, kernel)
-    reached = ~np.isnan(arrays[2][:, : problem.n].astype(np.float64))  # it was NaN
+    down, across = m, n = y * rows, x * columns
+    while (down, across) != (0, 0) and (m == down or n == across) and max(m, n) <= MOST_IN_TILE * max(x, y):  # perhaps more yet
+        m, n = m * (1 + (m == down)), n * (1 + (n == across))
+        problem = fitted(kernel, problem_for(kernel, m, n, 1, seed=seed))
+        arrays = problem.arrays()
+        blocks = clusters.whole([0], shape.grid(m, n), shape.cluster) if size > 1 else [0]
+        try:
+            run(kernel, problem, "cpu", arrays, blocks=blocks, counters=False, findings=False, seconds=PATIENCE)
+        except CourseError:
+            return _Beyond(None, kernel)
+        reached = ~np.isnan(arrays[2][:, : problem.n].astype(np.float64))  # it was NaN
+        down, across = (int(reached.any(axis=axis).sum()) for axis in (1, 0))
     times = int(reached.sum()) / (size * rows * columns)
     if times <= 1:
         return _Beyond(None, kernel)
-    down, across = (int(reached.any(axis=axis).sum()) for axis in (1, 0))
     who, each = ("a block stores", "") if size == 1 else (f"the {size} blocks of a cluster store", " for each")
     found = Case(
         problem,

@@ -40,6 +40,7 @@ NOTHING = Demand(
         ({"local_stored": 132_000}, "L2 (stores to local memory, which all go through to it)", 2030),
         ({"local_stored": 132_000, "blocks": 33}, "L2 (stores to local memory, which all go through to it)", 4000),
         ({"fp64_warps": 132_000}, "FP64 arithmetic", 500),
+        ({"special_warps": 132_000}, "the special function unit (XU)", 2000),
         ({"product": 132_000 * 64}, "FP32 arithmetic", 250),
         ({"product": 132_000 * 128, "dtype": "float16"}, "FP32 arithmetic", 250),
         ({"product": 989.4e9, "dtype": "float16", "matrix_types": frozenset({"f16"})}, "the tensor cores", 1.98e6),
@@ -70,6 +71,18 @@ def test_each_unit_binds_alone(change, unit, expected):
 def test_a_limiter_says_how_busy_it_is(slug, says):
     kernel = helpers.reference(slug)
     assert re.fullmatch(says, gemm.count(kernel, gemm.Problem(4096, 4096, 4096)).predict("H200 SXM").limiter)
+
+
+def test_special_functions_are_named_where_they_limit():
+    source = helpers.reference("vectorized").source.replace("sum[i][j] += a[i] * b[j]", "sum[i][j] += __expf(a[i] * b[j])")
+    predicted = gemm.count(helpers.compile(source), gemm.Problem(2048, 2048, 64)).predict("H200 SXM")
+    assert re.fullmatch(r"the special function unit \(XU\), busy for [89]\d% of the time", predicted.limiter), predicted.limiter
+
+
+def test_where_some_multiprocessors_have_no_block_their_number_is_said_beside_the_occupancy():
+    predicted = gemm.count(helpers.reference("vectorized"), gemm.Problem(1024, 1024, 64)).predict("H200 SXM")
+    said = r"latency \(25% occupancy at most, 0\.24 waves: 64 of 132 multiprocessors have a block\).*"
+    assert re.fullmatch(said, predicted.limiter) and "that have work" not in predicted.limiter, predicted.limiter
 
 
 def test_uncoalesced_loads_are_told_from_shared_memory():

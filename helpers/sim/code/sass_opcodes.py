@@ -223,6 +223,7 @@ _ROWS = (
     *_all("IGMMA BGMMA", registers=_warpgroup_fragment, tensor=("gmma", "imma"), pipe="tensor"),
 )
 _TABLE = {row.name: row for row in _ROWS}
+ON_XU = tuple(row.name for row in _ROWS if row.pipe == "xu")  # special functions and conversions
 
 
 @functools.cache
