@@ -161,11 +161,10 @@ def verify(kernel: Kernel, problem: Problem, run: Run, progress: Callable[[int, 
     random = np.random.default_rng()
     others = [(int(random.integers(across)), int(random.integers(down))) for _ in range(2)]
     places = tuple(dict.fromkeys([*counted, *others]))
-    values = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
-    sample = SampledProblem(**{**values, "seed": int(random.integers(1 << 30)), "places": places})
+    sample = SampledProblem.of(problem, places, seed=int(random.integers(1 << 30)))
     samples: list[SampledProblem] = [sample]
     if demanding.loses_in_long_sums(kernel):
-        samples.append(PositiveSample(**{**vars(sample), "places": places[-1:]}))
+        samples.append(PositiveSample.of(sample, places[-1:]))
     for each in samples:
         _, wrong, missing = gemm.run_sample(kernel, each, SECONDS, progress)
         if wrong or missing:

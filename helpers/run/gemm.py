@@ -12,7 +12,7 @@ import numbers
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -874,7 +874,7 @@ def _check_sample(
 ) -> tuple[Case, list[Finding]]:
     """Run the blocks of a sample. Blocks that share the work in another way than by tiles are run all, and then C must be right; of those
     that wait for one another all have to run, and take turns, on fewer tiles where it is many blocks that share each."""
-    whole = Problem(**{item.name: getattr(sample, item.name) for item in fields(Problem)})
+    whole = sample.whole()
     try:
         done, wrong, missing = run_sample(kernel, sample, seconds, progress, _CHECKED_WALK, collect)
     except LaunchError:  # they wait for one another

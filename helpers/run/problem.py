@@ -6,8 +6,8 @@ import math
 import numbers
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 
@@ -273,6 +273,16 @@ class SampledProblem(Problem):
     """A problem too large to compute whole: only the blocks at these `places` of the grid (column, row) are executed."""
 
     places: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, problem: Problem, places: Sequence[tuple[int, int]], **changes: Any) -> Self:
+        """These blocks of a problem, with changes to its fields."""
+        values = {item.name: getattr(problem, item.name) for item in fields(Problem)}
+        return cls(**{**values, **changes}, places=tuple(places))
+
+    def whole(self) -> Problem:
+        """The problem with all of its blocks."""
+        return Problem(**{item.name: getattr(self, item.name) for item in fields(Problem)})
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """As of a `Problem`, drawn more quickly."""

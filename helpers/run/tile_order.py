@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,8 @@ def tiles_apart(kernel: Kernel, problem: Problem, k: int) -> SampledProblem:
     """The first tile of the product and those that are a power of two further on, and the last one, with K cut to `k`: the tiles that two
     blocks share where a number was cut."""
     across, down = geometry(kernel).tiles(problem.m, problem.n)
-    values = {item.name: getattr(problem, item.name) for item in fields(Problem)}
     places = tuple((number % across, number // across) for number in _apart(across * down))
-    return SampledProblem(**{**values, "k": min(k, problem.k)}, places=places)
+    return SampledProblem.of(problem, places, k=min(k, problem.k))
 
 
 def _apart(count: int) -> list[int]:
