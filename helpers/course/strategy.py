@@ -258,7 +258,11 @@ class ChosenConfiguration(Tabular):
         how = f"as recorded on {self.device}" if self.recorded else f"estimated from the strategy table of {self.device}"
         least = min(problem.flops for problem in shapes(self.problem.dtype).values())
         beyond = self.problem.flops < least and not self.recorded
-        notes = ("Smaller than anything in the table: of so small a product nothing was timed, and it may take longer.",) if beyond else ()
+        notes: tuple[str, ...] = (
+            ("Smaller than anything in the table: of so small a product nothing was timed, and it may take longer.",) if beyond else ()
+        )
+        if len(self.milliseconds) > len(rows):
+            notes += (f"The {len(rows)} fastest of {len(self.milliseconds)} configurations; `.milliseconds` has all of them.",)
         return Table(["configuration", "ms", "TFLOPS", "constants"], rows, f"{self.problem}, {how}", left=(0, 3), below=notes)
 
 

@@ -138,7 +138,8 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
     for text, right in titles if timed else ():
         ax.annotate(text, (1, 0), (right, -5), xycoords="axes fraction", textcoords="offset points", ha="right", va="top", fontsize=12,
                     color=QUIET, annotation_clip=False)  # fmt: skip
-    ax.set_xlabel(f"TFLOPS (10¹² operations per second), {_scale(log)}")
+    own = "; each % is of the cuBLAS in its own run" if len(titles) > 1 else ""
+    ax.set_xlabel(f"TFLOPS (10¹² operations per second), {_scale(log)}{own}")
     said = [f"{row.label}: " + ", ".join(_say(rung) for rung in _once(row.rungs)) for row in shown]
     said += [f"{rung.name} ({rung.kind}): {digits(rung.tflops)} TFLOPS" for rung in lines]
     said += ["; ".join(_SPANS[kind] for kind in spread)] if _RUNS in spread else []

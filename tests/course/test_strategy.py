@@ -173,6 +173,11 @@ def test_a_product_smaller_than_any_that_was_timed_is_told_so():
     assert all("Smaller than" not in str(strategy.best(*shape).table()) for shape in ((256, 256, 256), (1000, 1000, 1000)))
 
 
+def test_the_fastest_of_all_configurations_are_said_to_be_some():
+    chosen = strategy.best(1500, 700, 3000)
+    assert f"The 5 fastest of {len(chosen.milliseconds)} configurations" in str(chosen) and len(chosen.milliseconds) > 5
+
+
 def test_best_of_nothing_is_refused():
     with pytest.raises(CourseError, match="nothing to compute"):
         strategy.best(64, 0, 64)

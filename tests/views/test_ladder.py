@@ -159,3 +159,9 @@ def test_a_limit_that_a_rung_passes_says_whose_it_is(said):
 
 def test_only_a_limit_is_a_picture_too(said):
     assert "limit 66.9" in said(ladder([RUNGS[7]]))
+
+
+@pytest.mark.parametrize(("rungs", "said"), [(RUNGS, True), ([Rung("predicted", "mine", step=1, tflops=3.0, mine=True)], False)])
+def test_whose_cublas_a_share_is_of_is_said_where_there_are_shares(rungs, said):
+    """One line stands for cuBLAS, and kernels are recorded in runs of their own."""
+    assert ladder(rungs).get_xlabel().endswith("; each % is of the cuBLAS in its own run") == said
