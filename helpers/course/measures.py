@@ -263,7 +263,14 @@ def machine_code(kernel, *opcodes: str) -> dict[str, int]:
     for opcode, modifiers in re.findall(rf"\b({'|'.join(opcodes)})\b((?:\.\w+)*)", kernel.sass):
         name = ".".join([opcode, *(part for part in modifiers.split(".") if part in ("64", "128"))])
         found[name] = found.get(name, 0) + 1
-    return dict(sorted(found.items()))
+    return _Counted(sorted(found.items()))
+
+
+class _Counted(dict[str, int]):
+    """How many there are of each, which prints itself in words: "32 LDS, 8 LDS.128"."""
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{count} {name}" for name, count in self.items()) or "none of these"
 
 
 @explained

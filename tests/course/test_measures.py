@@ -388,3 +388,9 @@ def test_the_order_of_copies_loads_and_multiply_adds(slug, words, edits, found):
     assert measures.measure(words)(run) == found
     with pytest.raises(CourseError, match="starts no|no multiply-adds|stores no tile"):
         measures.copies_at_a_time(gemm.run(kernel, helpers.Problem(32, 32, 8), on="cpu", trace=True, counters=False))
+
+
+def test_counted_instructions_print_in_words():
+    found = measures.machine_code(helpers.reference("vectorized"), "LDS", "STS")
+    assert found == dict(found) and str(found) == f"{found}" == ", ".join(f"{count} {name}" for name, count in found.items())
+    assert "{" not in repr(found) and str(measures.machine_code(helpers.reference("vectorized"), "HMMA")) == "none of these"
