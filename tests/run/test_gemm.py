@@ -247,7 +247,7 @@ __global__ void bulk(int M, int N, int K, float alpha, const float* A, int lda, 
 )
 def test_a_bulk_copy_that_stored_a_wrong_element_is_named_with_its_call(copy):
     report = gemm.check(helpers.compile(BULK.replace("@COPY@", copy), arch="sm_90"), Problem(3, 32, 8), on="cpu")
-    (line,) = [number for number, text in enumerate(BULK.split("\n"), 1) if '"l"(to)' in text]
+    (line,) = [number for number, text in enumerate(BULK.split("\n"), 1) if 'asm volatile("@COPY@' in text]
     (call,) = [number for number, text in enumerate(BULK.split("\n"), 1) if "store(&C" in text]
     assert f"Line {line} stored it: “" in str(report) and f"called at line {call}, “if (threadIdx.x == 0) store(" in str(report)
 
@@ -489,7 +489,7 @@ def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
     start = time.monotonic()
     report = gemm.check(helpers.compile(source), on="cpu", progress=lambda done, total: told.append((done, total)))
     assert time.monotonic() - start < 15
-    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 18
+    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 30
     assert str(report).count("may never end") == 1 and "  · The other" in str(report)
     assert len(told) > 3 and set(told) == {(0, report.untried + 1)}
 
