@@ -36,8 +36,9 @@ from helpers.progress import Progress
 from helpers.run import gemm
 from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel, compile
-from helpers.run.likely_causes import ANOTHER_TILE
+from helpers.run.likely_causes import in_exercise
 from helpers.run.timing import can_measure, time_gemms
+from helpers.run.transposes import said_of
 from helpers.sim.machine import printout
 
 from . import demanding, history, likeness, proof
@@ -190,6 +191,8 @@ class Exercise:
             getattr(answer, "compiled", None)  # a cell that did not compile answers with what its compiler said
             kind = type(answer).__name__
             raise CourseError(f"{self.slug}: check wants the kernel that your %%cuda cell made, not {kind}.")
+        if said := said_of(answer):
+            raise CourseError(f"{self.slug}: your kernel says that it takes {said}, and the exercise gives it by rows. Leave that out.")
         with Progress(f"checking {answer.name}") as progress:
             report = gemm.check(answer, progress=progress, seed=seed, **options)
             if self.scales and report.correct:
@@ -208,9 +211,8 @@ class Exercise:
             expectations += (demanding.judge_accuracy(answer, *self.accuracy, report.seed),)
         if self.nan and report.correct:
             expectations += (demanding.judge_nan(answer, report.seed),)
-        if self.given:
-            cases = tuple(replace(case, message=case.message.replace(ANOTHER_TILE, "")) for case in report.cases)
-            report = replace(report, cases=cases)
+        cases = tuple(replace(case, message=in_exercise(case.message, bool(self.given))) for case in report.cases)
+        report = replace(report, cases=cases)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
         foreign = self._foreign(answer) if report.correct else ""
         return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after, foreign=foreign)

@@ -126,8 +126,14 @@ def on_tiles(run) -> float:
 
 def _depth(compiled, k: int) -> int:
     """k in whole steps, where the kernel says what it copies at a step."""
-    step = compiled.constants.get("box_A", (0, 1))[1]
+    step = _box_of_a(compiled)[1]
     return math.ceil(k / step) * step
+
+
+def _box_of_a(compiled) -> tuple[int, int]:
+    """Rows of A and elements of K that one copy takes, as the kernel says; (0, 1) where it says nothing. A by columns lies as [K, M]."""
+    first, second = compiled.constants.get("box_A", (0, 1))[:2]
+    return (second, first) if compiled.constants.get("transa") == (1,) and "box_A" in compiled.constants else (first, second)
 
 
 def clock_mhz(chip: Chip, load: float, microseconds: float, kinds: frozenset[str]) -> float:
@@ -262,7 +268,7 @@ def _waits(run, chip: Chip, products: float, received: float, far: float, again:
     compiled, problem = run.kernel.compiled, run.problem["problem"]
     if "box_A" not in compiled.constants:
         return 0.0, 0.0  # what it copies at a step is not known
-    step, (rows, columns) = compiled.constants["box_A"][1], run.problem["tile"]
+    step, (rows, columns) = _box_of_a(compiled)[1], run.problem["tile"]
     count = max(1, math.ceil(problem.k / step))
     box = compiled.constants.get("box_C", (0, 1))  # what sends C away needs room, too: a box for each group of columns at least
     room = compiled.shared_bytes + run.shared - box[0] * columns * problem.result.bytes
@@ -356,7 +362,7 @@ def _sharing(compiled, rows: int) -> tuple[int, int]:
     """(blocks of a cluster below each other, which share B; blocks beside each other, which share A): beside each other where each copies
     its part of the tile's rows of A, and below each other otherwise."""
     cluster = math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,)))
-    return (1, cluster) if compiled.constants.get("box_A", (0,))[0] * cluster == rows else (cluster, 1)
+    return (1, cluster) if _box_of_a(compiled)[0] * cluster == rows else (cluster, 1)
 
 
 def _walk(run, gpu: GPU, cluster: int, each: int) -> tuple[int, int, int, int]:

@@ -13,8 +13,7 @@ scales_A is [K blocks, M / ROWS rounded up], its rows filled up to a multiple of
 [K blocks, N / COLUMNS rounded up] without padding. Both are float32.
 
 It is given B by columns: [N, K], ldb elements from one column's first k to the next's, a multiple of 16, zeros behind the last k. That is
-how the tensor cores' 8-bit instructions read it and how cuBLAS wants it; who stores 8-bit weights stores them so. The course turns
-its B, which lies by rows, before anything is timed.
+how the tensor cores' 8-bit instructions read it and how cuBLAS wants it; who stores 8-bit weights stores them so (see `transposes`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from __future__ import annotations
 import math
 import numbers
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -138,22 +137,6 @@ def quantized(x: np.ndarray, along: int = 128, across: int = 1, kind: str = "flo
     factors = np.where(largest > 0, np.maximum(largest / np.float32(target.largest), np.finfo(np.float32).tiny), 1).astype(np.float32)
     each = factors[np.arange(rows) // across][:, np.arange(k) // along]
     return Quantized(target.array(x / each), np.ascontiguousarray(factors.T), along, across, kind)
-
-
-def by_columns(b: Any, n: int, k: int, ldb: int) -> tuple[Any, int]:
-    """(B as kernels with block scales are given it, elements from one column to the next). b: its rows, ldb elements of one byte apart,
-    of NumPy or CuPy; what comes back is of the same library."""
-    pitch = aligned_pitch(max(k, 1))
-    if b.size < k * ldb:
-        raise LaunchError(f"B has {b.size} elements, and {k} rows of {ldb} need {k * ldb}.")
-    turned = b.reshape(-1)[: k * ldb].reshape(k, ldb)[:, :n].T
-    if isinstance(b, np.ndarray):
-        target = np.zeros((n, pitch), b.dtype)
-    else:
-        target = type(b)((n, pitch), b.dtype)
-        target.data.memset(0, target.nbytes)
-    target[:, :k] = turned
-    return target, pitch
 
 
 def padded(scales_a: np.ndarray) -> np.ndarray:

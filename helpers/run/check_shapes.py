@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from helpers.sim.code.sites import AccessKind
 from .differences import line_of_16_bits
 from .geometry import geometry, is_fused
 from .kernel import Kernel
-from .own_products import COUNTED_SIZE, counted_size, program_of, takes_batch, types
+from .own_products import COUNTED_SIZE, counted_size, fitted, program_of, takes_batch, types
 from .passes import pieces
 from .problem import VECTOR, CancellingProblem, NonFiniteProblem, Problem, SampledProblem, ScaledProblem, ShiftedProblem
 
@@ -40,6 +40,22 @@ def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = 
         one(6, 10, 5, alpha=0.0, beta=2.0, seed=11),
         one(6, 10, 5, alpha=0.0, seed=13),  # what was in C is no number, and 0 times it neither
     ]
+
+
+_P = TypeVar("_P", bound=Problem)
+
+
+def laid_out(kernel: Kernel, problem: _P) -> _P:
+    """The problem with its matrices stored as the kernel takes them. The shapes here are thought out for rows: of a matrix by columns the
+    padding is such that its leading dimension is as far from whole vectors as that of its rows was, which is what the shape is about."""
+    found = fitted(kernel, problem)
+    vector, changes = VECTOR // problem.inputs.bytes, {}
+    for name, old, new, turned in zip(("pad_a", "pad_b"), problem.stored, found.stored, (found.transa, found.transb), strict=False):
+        pad = getattr(problem, name)
+        if turned and found.scale_block is None and (pad or old.pitch % vector == 0):
+            more = (old.pitch - max(1, new.columns)) % vector
+            changes[name] = more + max(0, pad - 1) // vector * vector if more or not pad else pad - 1 + vector - (pad - 1) % vector
+    return replace(found, **changes)
 
 
 def drawn(kernel: Kernel, seed: int) -> list[Problem]:

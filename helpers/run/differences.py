@@ -115,6 +115,7 @@ def compare_others(problem: Problem, before: Sequence[np.ndarray], after: Sequen
     which, row, column = found
     values = f"it was {float(before[which][row, column]):.7g} and is {float(after[which][row, column]):.7g}."
     if which < 2:
+        row, column = (column, row) if (problem.transa, problem.transb)[which] else (row, column)
         return f"{'AB'[which]} is an input, and {_CHANGED} {'AB'[which]}[{row}, {column}]: {values}"
     return f"element [{row}, {column}] lies in the padding behind row {row} of C (ldc = {problem.ldc}), and {_CHANGED} it: {values}"
 
@@ -123,7 +124,7 @@ _CHANGED = "the kernel changed"
 
 
 def changed(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> tuple[int, int, int] | None:
-    """The first element that is not the kernel's to change and was changed: which array (0 for A), row and column."""
+    """The first element that is not the kernel's to change and was changed: which array (0 for A), row and column of what is stored."""
     for which, first in enumerate((0, 0, problem.n)):
         old, new = (np.ascontiguousarray(arrays[which][:, first:]) for arrays in (before, after))
         different = old.view(np.uint8) != new.view(np.uint8)

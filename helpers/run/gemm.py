@@ -30,7 +30,7 @@ from helpers.toolchain.diagnostics import used_unset
 
 from . import likely_causes
 from .check_report import Case, CheckReport
-from .check_shapes import DEEP, adversarial, beyond_16_bits, drawn, not_finite, of_any_alignment, of_any_end, takes_several
+from .check_shapes import DEEP, adversarial, beyond_16_bits, drawn, laid_out, not_finite, of_any_alignment, of_any_end, takes_several
 from .differences import (
     changed,
     compare,
@@ -153,7 +153,7 @@ def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
     middle = math.prod(geometry(kernel).grid(problem.m, problem.n, problem.batch)) // 2
     seen = TraceFilter(blocks={middle}, warps={0, 1, 2, 3}, iterations=range(4), spaces={"global"})
     short = min(problem.k, _SHORT)
-    some = replace(problem, k=short, pad_a=problem.lda - max(1, short))  # the rows stay as far apart as they are
+    some = problem.shallow(short)  # the rows stay as far apart as they are
     return run(kernel, some, on="cpu", arrays=problem.zeros(), blocks=[middle], trace=seen, counters=False, findings=False).trace
 
 
@@ -402,9 +402,11 @@ def check(
         raise LaunchError(f"check(whole={whole!r}): write True or False.")
     if problems is None:
         seed = secrets.randbits(16) if seed is None else seed
-        fixed, random = adversarial(geometry(kernel).tile, *types(kernel)), drawn(kernel, seed)
         wide = (*of_any_alignment(kernel, seed), *of_any_end(kernel, seed)) if takes_several(kernel) else ()
-        random += (*wide, *not_finite(kernel, seed))
+        fixed, random = (
+            [laid_out(kernel, problem) for problem in some]
+            for some in (adversarial(geometry(kernel).tile, *types(kernel)), [*drawn(kernel, seed), *wide, *not_finite(kernel, seed)])
+        )
         last = [] if line_of_16_bits(kernel.source) else [beyond_16_bits(kernel, seed + 1)]
     else:
         fixed, random, last, seed = list(problems) if isinstance(problems, Iterable) else [problems], [], [], None
@@ -630,7 +632,7 @@ def _by_columns(kernel: Kernel) -> str:
         extent = max(geometry(kernel).tile)
     problem = fitted(kernel, problem_for(kernel, extent, extent, extent))
     arrays = problem.arrays()
-    a, b = (np.array(matrix[:, :extent], np.float64) for matrix in arrays[:2])
+    a, b = (np.array(matrix[0], np.float64) for matrix in problem.meant(*arrays[:2]))
     try:
         run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=1, counters=False, findings=False)
     except CourseError:
@@ -638,7 +640,8 @@ def _by_columns(kernel: Kernel) -> str:
     if problem.scale_block or problem.beta:
         return ""
     bias = problem.bias().astype(np.float64) if problem.fused else None
-    return likely_causes.by_columns(a, b, arrays[2][:, :extent].astype(np.float64), problem.alpha, bias)
+    said = (problem.transa, problem.transb)
+    return likely_causes.by_columns(a, b, arrays[2][:, :extent].astype(np.float64), problem.alpha, bias, said)
 
 
 def _left_of_tile(kernel: Kernel) -> str:
@@ -687,7 +690,7 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
     home = next((item for item in trace.allocations if item.name == name), None)
     if home is None:
         return _Again(bits=bits, padding=padding)
-    length, size = (problem.lda, problem.ldb, problem.ldc)[which], arrays[which].itemsize
+    length, size = problem.stored[which].pitch, arrays[which].itemsize
     element = home.base + (row * length + column) * size
     widths = np.array([site.width if site.op.changes else 0 for site in trace.sites] or [0])
     width = widths[trace.accesses["site"]][:, None]
@@ -701,13 +704,16 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
 
 def _reads_padding(kernel: Kernel, problem: Problem, before: Sequence[np.ndarray], trace: Trace) -> str:
     """Where a wrong product reads the padding of A or B, as a sentence with a space before it; "" where it does not."""
-    for which, columns, pitch in ((0, problem.k, problem.lda), (1, problem.n, problem.ldb)):
-        name = kernel.compiled.parameters[MATRICES[which]].name
-        if found := likely_causes.reads_padding(trace, name, columns, pitch, before[which].itemsize):
+    for which, turned in enumerate((problem.transa, problem.transb)):
+        if which and problem.scale_block:
+            continue  # there it is 0
+        name, (_, extent, pitch) = kernel.compiled.parameters[MATRICES[which]].name, problem.stored[which]
+        if found := likely_causes.reads_padding(trace, name, extent, pitch, before[which].itemsize):
             line, row, column = found
+            where, lines = (f"[{column}, {row}]", "columns") if turned else (f"[{row}, {column}]", "rows")
             return (
-                f" Line {line}, “{quote(kernel.source, line)}”, reads the padding of {'AB'[which]}, NaN: element [{row}, {column}], "
-                f"where rows of {columns} begin {pitch} apart. Are they ld{'ab'[which]} apart there, and is what lies behind left out?"
+                f" Line {line}, “{quote(kernel.source, line)}”, reads the padding of {'AB'[which]}, NaN: element {where}, "
+                f"where {lines} of {extent} begin {pitch} apart. Are they ld{'ab'[which]} apart there, and is what lies behind left out?"
             )
     return ""
 
@@ -844,7 +850,7 @@ def _is_of_one_product(kernel: Kernel, problem: Problem, before, after) -> bool:
     if problem.batch == 1 or geometry(kernel).depth == 1:
         return False
     one = replace(problem, batch=1)
-    firsts = [[a[: one.m], b[: one.k], c[: one.m]] for a, b, c in (before, after)]
+    firsts = [[array[: of.rows] for array, of in zip(arrays, one.stored, strict=True)] for arrays in (before, after)]
     return not compare(one, *firsts) and before[2][one.m :].tobytes() == after[2][one.m :].tobytes()
 
 

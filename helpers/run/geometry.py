@@ -9,8 +9,8 @@ A kernel says it in constants that the compiler evaluates, so that a tile size t
     extern "C" __device__ constexpr int persistent[] = {BLOCKS_PER_SM, SLICES};                 // its blocks walk the tiles
     extern "C" __device__ constexpr int box_A[] = {ROWS, COLUMNS, SWIZZLE_BYTES};               // of map_A; also box_B, box_C
 
-(and `pieces` and `passes`, where other kernels of the file come first: see `passes`; and `scale_block`, where blocks of A and B have
-factors: see `block_scales`.)
+(and `pieces` and `passes`, where other kernels of the file come first: see `passes`; `scale_block`, where blocks of A and B have
+factors: see `block_scales`; and `transa`, `transb`, where these lie by columns: see `transposes`.)
 
 Blocks per cluster are those of its `__cluster_dims__`.
 

@@ -30,7 +30,7 @@ from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
 
-from . import gpu, variable_values
+from . import gpu, transposes, variable_values
 from .c_types import DTYPES
 from .gpu.launching import Before
 from .shared_gpu import service_address
@@ -47,9 +47,20 @@ _SCALAR_TYPES = {
 
 
 @explained
-def compile(source: str, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> Kernel:
-    """Compile CUDA C++ and return the kernel, ready to launch. Arguments and errors: see `compile_source`."""
-    return Kernel(compile_source(source, entry, arch, options))
+def compile(
+    source: str,
+    entry: str | None = None,
+    arch: str = "sm_90",
+    options: Sequence[str] = (),
+    transa: bool | str = False,
+    transb: bool | str = False,
+) -> Kernel:
+    """Compile CUDA C++ and return the kernel, ready to launch. Arguments and errors: see `compile_source`.
+
+    transa, transb: it takes A by columns, stored as K × M with lda elements from one k to the next, or B, stored as N × K with ldb
+    elements from one column to the next: True or BLAS's "T", False or "N" (see `transposes`). Launches of your own are not changed by it.
+    """
+    return Kernel(transposes.compile_with(source, entry, arch, options, transa, transb))
 
 
 @dataclass(frozen=True)

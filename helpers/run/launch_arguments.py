@@ -1,7 +1,8 @@
 """What a GEMM kernel is launched with: the arguments that all take, and the tensor maps of A, B and C that it declares.
 
 A tensor map (see `tensor_maps`) describes the matrix of its letter as the kernel is given it: A [M, K] with rows lda apart, B [K, N] with
-ldb, C [M, N] with ldc, row-major; what lies outside is read as zero. The box is the kernel's own (`geometry.box`).
+ldb, C [M, N] with ldc, row-major; what lies outside is read as zero. Of a matrix by columns (see `transposes`) it describes what is
+stored: A [K, M], B [N, K]. The box is the kernel's own (`geometry.box`).
 
 The tensor memory accelerator takes matrices whose first byte and whose rows lie at multiples of 16 bytes. Of an A or B that does not, the
 course makes a copy before the launch, its rows filled up with zeros, and passes the copy's pointer, leading dimension and map in place
@@ -10,7 +11,7 @@ at a multiple of 16 bytes too: a bulk store writes up to the next one, into what
 bytes, and the kernel, which sees C's address, ldc and N, stores in another way. Where K = 0 there is no A and no B: their maps are
 zero bytes too, and there is no step along K that could use them.
 
-A kernel with block scales is given B by columns, and factors behind ldc (see `block_scales`).
+A kernel with block scales is given factors behind ldc (see `block_scales`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from helpers.errors import LaunchError
 from helpers.sim.code.addresses import phase
 from helpers.sim.layouts.tensor_map import NBYTES, TensorMap
 
-from . import block_scales, geometry, passes
+from . import geometry, passes
 from .kernel import Kernel
 from .passes import Pass
 from .row_copies import GRANULE, RowCopy, aligned_pitch
@@ -110,12 +111,8 @@ def launch_arguments(kernel: Kernel, problem: Problem, a, b, c, behind: Sequence
     if passes.pieces(kernel):
         return _of_pieces(kernel, problem, (a, b, c), multiprocessors)
     m, n, k = problem.m, problem.n, problem.k
-    left, result = _Matrix("A", a, m, k, problem.lda, problem.inputs), _Matrix("C", c, m, n, problem.ldc, problem.result)
-    if problem.scale_block is None:
-        right = _Matrix("B", b, k, n, problem.ldb, problem.inputs)
-    else:
-        turned, pitch = block_scales.by_columns(b, n, k, problem.ldb)
-        right = _Matrix("B", turned, n, k, pitch, problem.inputs)
+    kinds = (problem.inputs, problem.inputs, problem.result)
+    left, right, result = (_Matrix(*of) for of in zip("ABC", (a, b, c), *zip(*problem.stored, strict=True), kinds, strict=True))
     matrices = {"map_A": left, "map_B": right, "map_C": result}
     maps, copies = {}, []
     for name in geometry.tensor_maps(kernel):

@@ -4,6 +4,7 @@ BF16, padding that is read."""
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import numpy as np
 from helpers.errors import quote
 from helpers.sim import Trace
 
+from . import transposes
 from .differences import wrong_ones
 
 if TYPE_CHECKING:
@@ -20,16 +22,23 @@ if TYPE_CHECKING:
 
 ANOTHER_TILE = "let tile_shape say what they compute, or "  # advice that an exercise leaves out whose tile is given
 _GROWTH = 4  # errors of sums in FP16 grow with the square root of their number: so many times that
-_B_ALONE = (
-    "(Most tensor-core kernels in public take B so, as N × K: “TN”. Load it as it lies here and turn it on the way, with ldmatrix's .trans "
-    "or in shared memory, or launch the kernel yourself, with .launch(grid, block, args) and a B whose columns you have made rows.)"
-)
+_PUBLIC = " Most tensor-core kernels in public take B so (“TN”)."
+_AGAIN = re.compile(r" Run the cell again .*?\.(?= |$)")  # advice that an exercise leaves out, whose matrices are given
 
 
-def by_columns(a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: float, bias: np.ndarray | None = None) -> str:
+def in_exercise(message: str, given: bool) -> str:
+    """A message without advice that would make another task of an exercise. given: so is its tile."""
+    return _AGAIN.sub("", message.replace(ANOTHER_TILE, "") if given else message)
+
+
+def by_columns(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: float, bias: np.ndarray | None = None,
+    said: tuple[bool, bool] = (False, False),
+) -> str:  # fmt: skip
     """What is to be said of a kernel that takes rows for columns, as a sentence with a space before it; else "". a, b, c: of a product with
-    square matrices ([n, n], float64), what it was given and what came of it. bias: that is added ([n]) before what is below 0 becomes 0;
-    None: neither is done. Where all are taken so, it computes the transpose of AᵀBᵀ, which is BA."""
+    square matrices ([n, n], float64, as the product has them), what it was given and what came of it. bias: that is added ([n]) before
+    what is below 0 becomes 0; None: neither is done. said: does it say that it takes A by columns, and B? Where all are taken so and it
+    says nothing, it computes the transpose of AᵀBᵀ, which is BA."""
     for turned in itertools.product((False, True), repeat=3):
         left, right = (matrix.T if turn else matrix for matrix, turn in zip((a, b), turned, strict=False))
         result = alpha * (left @ right).T if turned[2] else alpha * left @ right
@@ -37,18 +46,49 @@ def by_columns(a: np.ndarray, b: np.ndarray, c: np.ndarray, alpha: float, bias: 
             break
     else:
         return ""
-    if all(turned):
+    columns = [name for name, turn, already in zip("ABC", turned, (*said, False), strict=True) if turn and not already]
+    rows = [name for name, turn, already in zip("AB", turned, said, strict=False) if turn and already]
+    if columns == ["A", "B", "C"]:
         return (
             " Of square matrices it computes B × A: it takes rows for columns, as cuBLAS and Fortran have them, with element (i, j) at "
-            "i + j * ld. Here they lie row by row, at i * ld + j."
+            f"i + j * ld. Here they lie row by row, at i * ld + j.{_what_to_do(turned, said)}"
         )
     product = f"{'Aᵀ' if turned[0] else 'A'} × {'Bᵀ' if turned[1] else 'B'}"
-    which = [name for name, turn in zip("ABC", turned, strict=True) if turn]
-    said = f" Of square matrices it computes {f'({product})ᵀ' if turned[2] else product}: it takes {' and '.join(which)} by columns"
-    if which == ["B"]:
-        return f"{said}, with element (k, n) at k + n * ldb. Here B is K × N and lies row by row, (k, n) at k * ldb + n. {_B_ALONE}"
-    lies = "it lies" if len(which) == 1 else "they lie"
-    return f"{said}, with element (i, j) at i + j * ld. Here {lies} row by row, at i * ld + j."
+    taken = " and ".join(f"{' and '.join(names)} by {how}" for names, how in ((columns, "columns"), (rows, "rows")) if names)
+    text = f" Of square matrices it computes {f'({product})ᵀ' if turned[2] else product}: it takes {taken}"
+    if columns == ["B"] and not rows:
+        text += f", with element (k, n) at k + n * ldb. Here B is K × N and lies row by row, (k, n) at k * ldb + n.{_PUBLIC}"
+    elif rows == ["B"] and not columns:
+        text += ", with element (k, n) at k * ldb + n. Here B is N × K and lies by columns, (k, n) at k + n * ldb."
+    elif not any(said):
+        lies = "it lies" if len(columns) == 1 else "they lie"
+        text += f", with element (i, j) at i + j * ld. Here {lies} row by row, at i * ld + j."
+    else:
+        text += "."
+    return text + _what_to_do(turned, said)
+
+
+def _what_to_do(turned: tuple[bool, ...], said: tuple[bool, bool]) -> str:
+    """How the course computes what such a kernel computes, as sentences with a space before them."""
+    takes = [turn != already for turn, already in zip(turned, said, strict=False)]  # A by columns, B by columns
+    if turned[2]:  # B stands in A's place then, and what is by columns is by rows
+        after = (not takes[1], not takes[0])
+        return f" {transposes.C_BY_COLUMNS}.{_options(after, said)}"
+    return _options((takes[0], takes[1]), said)
+
+
+def _options(wanted: tuple[bool, bool], said: tuple[bool, bool]) -> str:
+    """Which options the cell has to have, and has not, or has and should not."""
+    each = list(zip(transposes.NAMES, wanted, said, strict=True))
+    more = [f"--{name}" for name, want, have in each if want and not have]
+    less = [f"--{name}" for name, want, have in each if have and not want]
+    shapes = {"--transa": "A as K × M, lda from one k to the next", "--transb": "B as N × K, ldb from one column to the next"}
+    text = ""
+    if more:
+        text += f" Run the cell again with {' '.join(more)} behind its name: it is given {', and '.join(shapes[name] for name in more)}."
+    if less:
+        text += f" Drop {' and '.join(less)} (or the line of the source that says so), or read it by columns."
+    return text
 
 
 def left_of_tile(stored: np.ndarray) -> str:

@@ -13,7 +13,7 @@ from helpers.errors import LaunchError, RunError
 from helpers.sim.code.program import Program
 from helpers.sim.load import load
 
-from . import block_scales
+from . import block_scales, transposes
 from .geometry import geometry, is_fused, tensor_maps
 from .kernel import Kernel
 from .passes import pieces
@@ -46,17 +46,23 @@ def types(kernel: Kernel) -> tuple[str, str]:
 
 @explained
 def problem_for(kernel: Kernel, m: int, n: int, k: int, **options: Any) -> Problem:
-    """A problem in the kernel's own element types. Options are fields of `Problem`."""
+    """A problem in the kernel's own element types, its matrices stored as the kernel takes them. Options are fields of `Problem`."""
     dtype, out_dtype = types(kernel)
-    return Problem(m, n, k, dtype=dtype, out_dtype=out_dtype, scale_block=block_scales.scale_block(kernel), **options)
+    return Problem(m, n, k, dtype=dtype, out_dtype=out_dtype, **_layout(kernel), **options)
 
 
 _P = TypeVar("_P", bound=Problem)
 
 
 def fitted(kernel: Kernel, problem: _P) -> _P:
-    """The problem as this kernel solves it: with a bias if it adds one, with factors if it knows some."""
-    return replace(problem, fused=is_fused(kernel), scale_block=block_scales.scale_block(kernel))
+    """The problem as this kernel solves it: with a bias if it adds one, with factors if it knows some, matrices as it takes them."""
+    return replace(problem, fused=is_fused(kernel), **_layout(kernel))
+
+
+def _layout(kernel: Kernel) -> dict[str, Any]:
+    """The fields of a problem that say what A and B are in memory."""
+    transa, transb = transposes.transposed(kernel)
+    return {"scale_block": block_scales.scale_block(kernel), "transa": transa, "transb": transb}
 
 
 def program_of(kernel: Kernel) -> Program | None:

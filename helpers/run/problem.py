@@ -6,8 +6,8 @@ import math
 import numbers
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -15,12 +15,20 @@ from helpers.arguments import is_whole
 from helpers.element_types import ElementType, element_type, named, result_type
 from helpers.errors import LaunchError
 
-from . import block_scales
+from . import block_scales, transposes
 
 _LEFT_OVER = 4  # products, at the least, of a sum that is taken back
 _NEAR = 0.35  # a factor is near a whole number that is at most so far off
 _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 VECTOR = 16  # bytes of the widest access
+
+
+class Stored(NamedTuple):
+    """How one product's matrix lies in memory: `rows` of `columns` elements each, `pitch` elements (its leading dimension) apart."""
+
+    rows: int
+    columns: int
+    pitch: int
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,8 @@ class Problem:
     fused: the kernel also adds a bias, one value per column of C, and applies ReLU: max(0, alpha · A · B + beta · C + bias).
     batch: so many independent products of this shape; the matrices of each lie right behind those of the one before.
     scale_block: which blocks of A and B share a factor (see `block_scales`), None: there are no factors.
+    transa, transb: A is stored by columns, as [k, lda] with lda >= m, and B as [n, ldb] with ldb >= k (see `transposes`); True or BLAS's
+    "T", False or "N". Padding is then that of a column. B with factors always is.
     """
 
     m: int
@@ -47,6 +57,8 @@ class Problem:
     batch: int = 1
     out_dtype: str = ""
     scale_block: block_scales.Block | None = None
+    transa: bool = False
+    transb: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "out_dtype", result_type(self.dtype, self.out_dtype))
@@ -62,22 +74,51 @@ class Problem:
                 raise LaunchError(f"{name}={value!r:.40}: a factor is a number that a float can hold, and neither infinite nor NaN.")
         if not isinstance(self.scale_block, tuple | None):
             raise LaunchError(f"scale_block={self.scale_block!r}: a block is (rows of A, k, columns of B), such as (1, 128, 128).")
+        for name in transposes.NAMES:
+            object.__setattr__(self, name, transposes.is_transposed(name, getattr(self, name)))
+        if self.scale_block is not None:
+            object.__setattr__(self, "transb", True)
         if not is_whole(self.seed) or self.seed < 0:
             raise LaunchError(f"seed={self.seed!r}: a seed is a whole number, 0 or more.")
         if not isinstance(self.batch, (int, np.integer)) or self.batch < 1:
             raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")
 
     @property
+    def stored(self) -> tuple[Stored, Stored, Stored]:
+        """How A, B and C of one product lie in memory."""
+        a = (self.k, self.m) if self.transa else (self.m, self.k)
+        b = (self.n, self.k) if self.transb else (self.k, self.n)
+        of_b = max(1, b[1]) + self.pad_b
+        if self.scale_block is not None:  # whole vectors, zeros at the end
+            vector = VECTOR // self.inputs.bytes
+            of_b = -(-of_b // vector) * vector
+        return Stored(*a, max(1, a[1]) + self.pad_a), Stored(*b, of_b), Stored(self.m, self.n, max(1, self.n) + self.pad_c)
+
+    @property
     def lda(self) -> int:
-        return max(1, self.k) + self.pad_a
+        return self.stored[0].pitch
 
     @property
     def ldb(self) -> int:
-        return max(1, self.n) + self.pad_b
+        return self.stored[1].pitch
 
     @property
     def ldc(self) -> int:
-        return max(1, self.n) + self.pad_c
+        return self.stored[2].pitch
+
+    def shallow(self, k: int) -> Problem:
+        """The same with so many elements of K, and matrices whose leading dimensions are what they are."""
+        some = replace(self, k=k)
+        (a, b, _), (of_a, of_b, _) = self.stored, some.stored
+        return replace(some, pad_a=some.pad_a + a.pitch - of_a.pitch, pad_b=some.pad_b + b.pitch - of_b.pitch)
+
+    def meant(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """A [batch, m, k] and B [batch, k, n] as the product has them: views of the arrays in which they are stored, without padding."""
+        views = []
+        for array, stored, turned in zip((a, b), self.stored, (self.transa, self.transb), strict=False):
+            view = array.reshape(self.batch, stored.rows, stored.pitch)[:, :, : stored.columns]
+            views.append(view.swapaxes(1, 2) if turned else view)
+        return views[0], views[1]
 
     @property
     def inputs(self) -> ElementType:
@@ -104,40 +145,44 @@ class Problem:
 
     def zeros(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A, B and C of the right shapes and types, all zero."""
-        shapes = ((self.m, self.lda, self.inputs), (self.k, self.ldb, self.inputs), (self.m, self.ldc, self.result))
+        kinds = (self.inputs, self.inputs, self.result)
         try:
-            a, b, c = (np.zeros((self.batch * rows, row), kind.storage) for rows, row, kind in shapes)
+            a, b, c = (np.zeros((self.batch * of.rows, of.pitch), kind.storage) for of, kind in zip(self.stored, kinds, strict=True))
         except (MemoryError, ValueError):  # more bytes than a number of this machine holds
             raise self._too_large() from None
         return a, b, c
 
+    @property
+    def elements(self) -> int:
+        """Of A, B and C as they are stored, padding included."""
+        return self.batch * sum(of.rows * of.pitch for of in self.stored)
+
     def _too_large(self) -> LaunchError:
-        size = self.batch * (self.m * self.lda + self.k * self.ldb) * self.inputs.bytes + self.batch * self.m * self.ldc * self.result.bytes
+        a, b, c = (of.rows * of.pitch for of in self.stored)
+        size = self.batch * ((a + b) * self.inputs.bytes + c * self.result.bytes)
         return LaunchError(
             f"The matrices of {self} take {size / 1e9:,.0f} GB, too much for the memory of this machine. Use a smaller size."
         )
 
     def _fit(self) -> None:
         """Raise LaunchError where the matrices and their making would fill this machine's memory."""
-        elements = self.batch * (self.m * self.lda + self.k * self.ldb + self.m * self.ldc)
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else math.inf
-        if 16 * elements > memory:  # float64 as it is drawn, float32, and a copy
+        if 16 * self.elements > memory:  # float64 as it is drawn, float32, and a copy
             raise self._too_large()
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A [batch · m, lda], B [batch · k, ldb], C [batch · m, ldc], random, with traps.
+        """A [batch · m, lda], B [batch · k, ldb], C [batch · m, ldc], random, with traps; [batch · k, lda] and [batch · n, ldb] by columns.
 
-        The padding of A and B is NaN, so reading it spoils the result; C is NaN where beta = 0, so reading it or
-        leaving an element out shows; the padding of C holds a sentinel that must survive.
+        The padding of A and B is NaN, so reading it spoils the result (that of B with factors is 0, as kernels are promised); C is NaN
+        where beta = 0, so reading it or leaving an element out shows; the padding of C holds a sentinel that must survive.
         """
         self._fit()
         random = np.random.default_rng(self.seed + 1)
-        rows, depth = self.batch * self.m, self.batch * self.k
-        a = np.full((rows, self.lda), np.nan, np.float32)
-        b = np.full((depth, self.ldb), np.nan, np.float32)
-        c = np.full((rows, self.ldc), _SENTINEL, np.float32)
-        a[:, : self.k] = random.uniform(-1, 1, (rows, self.k))
-        b[:, : self.n] = random.uniform(-1, 1, (depth, self.n))
+        rows = self.batch * self.m
+        behind = np.nan, np.nan if self.scale_block is None else 0, _SENTINEL
+        a, b, c = (np.full((self.batch * of.rows, of.pitch), value, np.float32) for of, value in zip(self.stored, behind, strict=True))
+        for matrix in self.meant(a, b):
+            matrix[...] = random.uniform(-1, 1, matrix.shape)
         c[:, : self.n] = random.uniform(-1, 1, (rows, self.n)) if self.beta else np.nan
         return self.inputs.array(a), self.inputs.array(b), self.result.array(c)
 
@@ -164,7 +209,7 @@ class Problem:
     def factors(self, a: np.ndarray, b: np.ndarray, scales: tuple[np.ndarray, np.ndarray] | None = None) -> tuple[np.ndarray, np.ndarray]:
         """What A and B mean, float64 [batch · m, k] and [batch · k, n]: what is stored, times its block's factor (by default the
         problem's own)."""
-        left, right = a[:, : self.k].astype(np.float64), b[:, : self.n].astype(np.float64)
+        left, right = (view.astype(np.float64).reshape(view.shape[0] * view.shape[1], view.shape[2]) for view in self.meant(a, b))
         if self.scale_block is None:
             return left, right
         of_a, of_b = block_scales.factors(self, self.scale_factors() if scales is None else scales)
@@ -265,6 +310,8 @@ class Problem:
         if self.scale_block:
             rows, deep, columns = self.scale_block
             text += f", factors for {rows} × {deep or 'K'} of A and {deep or 'K'} × {columns} of B"
+        if said := transposes.named(self.transa, self.transb and not self.scale_block):
+            text += f", {said}"
         return text
 
 
@@ -288,8 +335,9 @@ class SampledProblem(Problem):
         """As of a `Problem`, drawn more quickly."""
         self._fit()
         random = np.random.default_rng(self.seed)
-        a = 2 * random.random((self.batch * self.m, self.lda), np.float32) - 1
-        b = 2 * random.random((self.batch * self.k, self.ldb), np.float32) - 1
+        a, b = (2 * random.random((self.batch * of.rows, of.pitch), np.float32) - 1 for of in self.stored[:2])
+        if self.scale_block is not None:
+            b[:, self.k :] = 0
         if self.beta:
             c = self.result.array(2 * random.random((self.batch * self.m, self.ldc), np.float32) - 1)
         else:
@@ -333,14 +381,15 @@ class ScaledProblem(Problem):
         random = np.random.default_rng(self.seed + 3)
         of_rows, of_columns = (
             np.ldexp(1.0, random.integers(-self.scales, self.scales + 1, count) + more)
-            for count, more in zip((len(a), self.n), self.apart, strict=True)
+            for count, more in zip((self.batch * self.m, self.n), self.apart, strict=True)
         )
-        a[:] = a * of_rows[:, None]
-        b[:, : self.n] = b[:, : self.n] * of_columns
+        left, right = self.meant(a, b)
+        left[...] = left * of_rows.reshape(self.batch, self.m, 1)
+        right[...] = right * of_columns
         if self.powers != (0, 0):
             of_k = np.ldexp(1.0, random.integers(self.powers[0], self.powers[1] + 1, self.k))
-            a[:, : self.k] = a[:, : self.k] * of_k
-            b[:] = b / of_k[:, None]
+            left[...] = left * of_k
+            right[...] = right / of_k[:, None]
         c[:, : self.n] = c[:, : self.n] * 2.0**self.of_c
         return a, b, c
 
@@ -369,7 +418,8 @@ class UnevenProblem(Problem):
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a, b, c = super().arrays()
         random = np.random.default_rng(self.seed + 5)
-        for numbers_of, power in zip((a[:, : self.k], b[:, : self.n].T), self.larger, strict=True):
+        left, right = self.meant(a, b)
+        for numbers_of, power in zip((left[0], right[0].T), self.larger, strict=True):
             count = len(numbers_of)
             order = random.permutation(count)
             at = (random.integers(max(1, self.k - count + 1)) + order) % self.k
@@ -392,8 +442,9 @@ class CancellingProblem(Problem):
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a, b, c = super().arrays()
         half = (self.k - _LEFT_OVER) // 2
-        a[:, half : 2 * half] = a[:, :half]
-        b[half : 2 * half, : self.n] = -b[:half, : self.n]
+        left, right = self.meant(a, b)
+        left[..., half : 2 * half] = left[..., :half]
+        right[:, half : 2 * half] = -right[:, :half]
         return a, b, c
 
     def __str__(self) -> str:
@@ -467,12 +518,13 @@ class NonFiniteProblem(Problem):
         a, b, c = super().arrays()
         in_a, in_b, infinite = self.places
         random = np.random.default_rng(self.seed + 6)
-        a[random.random(self.m) < 0.5, in_b[0]] = 0
+        left, right = (view[0] for view in self.meant(a, b))
+        left[random.random(self.m) < 0.5, in_b[0]] = 0
         for k in (in_a[1], infinite[1]):
-            b[k, : self.n][random.random(self.n) < 0.5] = 0
-        a[in_a] = self.inputs.array(np.array(np.nan, np.float32))
-        b[in_b] = self.inputs.array(np.array(np.nan, np.float32))
-        a[infinite] = self.inputs.array(np.array(np.inf, np.float32))
+            right[k][random.random(self.n) < 0.5] = 0
+        left[in_a] = self.inputs.array(np.array(np.nan, np.float32))
+        right[in_b] = self.inputs.array(np.array(np.nan, np.float32))
+        left[infinite] = self.inputs.array(np.array(np.inf, np.float32))
         return a, b, c
 
     def as_good(self, got: np.ndarray, value: np.ndarray) -> np.ndarray:
@@ -497,7 +549,8 @@ class ShiftedProblem(Problem):
         return self.copies(super().arrays())
 
     def copies(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        a, b, c = map(_shifted, arrays, self.shifts)
+        of_a, of_b, of_c = self.shifts
+        a, b, c = map(_shifted, arrays, (of_a, 0 if self.scale_block else of_b, of_c))  # B with factors begins at a whole vector
         return a, b, c
 
     def __str__(self) -> str:

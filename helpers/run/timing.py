@@ -15,7 +15,7 @@ import numpy as np
 from helpers.element_types import ElementType
 from helpers.errors import LaunchError, RunError
 
-from . import block_scales, gemm, gpu
+from . import gemm, gpu
 from .gemm import Problem
 from .gpu import Timing
 from .kernel import Kernel, place
@@ -74,7 +74,10 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
     arch = gpu.arch()  # raises LaunchError if there is none
     if not problem.m * problem.n:
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to time.")
-    problem = replace(problem, scale_block=block_scales.scale_block(next(iter(kernels.values()))))
+    layouts = {replace(gemm.fitted(kernel, problem), fused=problem.fused) for kernel in kernels.values()}
+    if len(layouts) > 1:
+        raise LaunchError("Kernels that are timed together take the same matrices: by rows or by columns, with the same factors or none.")
+    problem = layouts.pop()
     host = operands(problem)
     a, b = gpu.upload(host[0]), gpu.upload(host[1])
     work, differences, results, reference = {}, {}, {}, None
@@ -115,12 +118,14 @@ def opponent(problem: Problem, a, b, c) -> tuple[Callable[[], None] | None, str]
         return None, why
     if problem.scale_block is None:
         return gpu.cublas(
-            m, n, k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc, *types, problem.batch
+            m, n, k, problem.alpha, a, problem.lda, b, problem.ldb, problem.beta, c, problem.ldc, *types, problem.batch,
+            problem.transa, problem.transb,
         ), ""  # fmt: skip
-    turned, ldb = block_scales.by_columns(b, n, k, problem.ldb)
-    factors, pitches = (problem.alpha, problem.beta), (problem.lda, ldb, problem.ldc)
+    if problem.transa:
+        return None, "cuBLAS multiplies matrices with factors only with A by rows and B by columns."
+    factors, pitches = (problem.alpha, problem.beta), (problem.lda, problem.ldb, problem.ldc)
     try:
-        return gpu.cublas_with_factors((m, n, k), factors, (a, turned, c), pitches, problem.scale_factors(), types), ""
+        return gpu.cublas_with_factors((m, n, k), factors, (a, b, c), pitches, problem.scale_factors(), types), ""
     except LaunchError as error:  # it wants extents of certain multiples
         return None, error.message
 
@@ -196,8 +201,10 @@ def operands(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     def make(rows: int, columns: int, kind: ElementType) -> np.ndarray:
         return kind.array(random.standard_normal((rows, columns), dtype=np.float32))
 
-    rows, inputs = problem.batch * problem.m, problem.inputs
-    a, b = make(rows, problem.lda, inputs), make(problem.batch * problem.k, problem.ldb, inputs)
+    rows = problem.batch * problem.m
+    a, b = (make(problem.batch * of.rows, of.pitch, problem.inputs) for of in problem.stored[:2])
+    if problem.scale_block is not None:
+        b[:, problem.k :] = 0
     if problem.beta:
         return a, b, make(rows, problem.ldc, problem.result)
     return a, b, np.full((rows, problem.ldc), np.nan, problem.result.storage)

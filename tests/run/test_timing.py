@@ -13,8 +13,9 @@ from tests.run.tma_kernels import source
 
 
 def result(problem, operands, mistake=None):
-    a, b, c = (array.astype(np.float64) for array in operands)
-    value = problem.alpha * a[:, : problem.k] @ b[:, : problem.n]
+    c = operands[2].astype(np.float64)
+    left, right = (matrix.astype(np.float64) for matrix in problem.meant(*operands[:2]))
+    value = (problem.alpha * left @ right).reshape(-1, problem.n)
     if problem.beta:
         value += problem.beta * c[:, : problem.n]
     got = operands[2].copy()
@@ -24,7 +25,10 @@ def result(problem, operands, mistake=None):
     return got
 
 
-@pytest.mark.parametrize("problem", [Problem(40, 30, 20), Problem(33, 65, 17, alpha=0.5, beta=2.0, pad_a=3, pad_b=1, pad_c=4)])
+@pytest.mark.parametrize("problem", [
+    Problem(40, 30, 20), Problem(33, 65, 17, alpha=0.5, beta=2.0, pad_a=3, pad_b=1, pad_c=4),
+    Problem(40, 30, 20, transb=True), Problem(33, 65, 17, beta=2.0, pad_a=3, pad_b=1, transa=True, transb=True, batch=2),
+])  # fmt: skip
 def test_a_right_result_passes(problem):
     operands = timing.operands(problem)
     right = result(problem, operands)

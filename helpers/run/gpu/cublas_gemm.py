@@ -66,8 +66,11 @@ def cublas(
     dtype: str = "float32",
     out_dtype: str = "",
     batch: int = 1,
+    transa: bool = False,
+    transb: bool = False,
 ):
-    """A function that runs C = alpha A B + beta C with cuBLAS once on the current stream. Row-major, no transposes.
+    """A function that runs C = alpha A B + beta C with cuBLAS once on the current stream. C is row-major, and so are A and B.
+    transa, transb: A is stored as k rows of lda elements, or B as n rows of ldb: by columns.
 
     a, b, c: CuPy arrays whose first byte is the matrix (of any type: `dtype` and `out_dtype` say how to read them). Sums are
     float32; float32 inputs keep all their bits, tf32 ones do not. batch: so many products, their matrices one behind the
@@ -92,18 +95,20 @@ def cublas(
     kind, result = element_type(dtype).cuda, element_type(result_type(dtype, out_dtype)).cuda
     compute = _COMPUTE_32F_FAST_TF32 if dtype == "tf32" else _COMPUTE_32F
 
-    plain = library.CUBLAS_OP_N
+    # A row-major matrix is its own transpose in column-major order, and C' = B' A': cuBLAS takes B first, as it lies, then A. A matrix by
+    # columns is itself in that order, and cuBLAS transposes it. The functions keep a, b, c alive.
+    first, second = (library.CUBLAS_OP_T if turned else library.CUBLAS_OP_N for turned in (transb, transa))
+    of_b, of_a = (n if transb else k) * ldb, (k if transa else m) * lda  # elements from one product's matrix to the next's
 
-    # A row-major matrix is its own transpose in column-major order, and C' = B' A'. The functions keep a, b, c alive.
     def single() -> None:
         library.gemmEx(
-            handle, plain, plain, n, m, k, factors.ctypes.data, b.data.ptr, kind, ldb, a.data.ptr, kind, lda,
+            handle, first, second, n, m, k, factors.ctypes.data, b.data.ptr, kind, ldb, a.data.ptr, kind, lda,
             factors[1:].ctypes.data, c.data.ptr, result, ldc, compute, _DEFAULT_ALGORITHM,
         )  # fmt: skip
 
     def strided() -> None:
         library.gemmStridedBatchedEx(
-            handle, plain, plain, n, m, k, factors.ctypes.data, b.data.ptr, kind, ldb, k * ldb, a.data.ptr, kind, lda, m * lda,
+            handle, first, second, n, m, k, factors.ctypes.data, b.data.ptr, kind, ldb, of_b, a.data.ptr, kind, lda, of_a,
             factors[1:].ctypes.data, c.data.ptr, result, ldc, m * ldc, batch, compute, _DEFAULT_ALGORITHM,
         )  # fmt: skip
 

@@ -25,6 +25,7 @@ from helpers.run.gemm import Problem
 from helpers.run.geometry import is_fused
 from helpers.run.gpu import failures
 from helpers.run.kernel import Kernel
+from helpers.run.transposes import transposed
 from helpers.sim import Budget, Collect, simulate
 
 from . import protocol
@@ -169,6 +170,8 @@ def product_kernel(job: ProductJob) -> Kernel:
         raise CourseError("The kernel adds a bias and the message's problem has none, or the other way round, so nothing was launched.")
     if scale_block(kernel) != job.problem.scale_block:
         raise CourseError("The kernel's blocks with a factor are not those of the message's problem, so nothing was launched.")
+    if transposed(kernel) != (job.problem.transa, job.problem.transb):
+        raise CourseError("The kernel takes its matrices otherwise than the message's problem stores them, so nothing was launched.")
     return kernel
 
 

@@ -21,6 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from helpers.errors import CourseError, LaunchError, RunError
+from helpers.run import transposes
 from helpers.run.gemm import Problem
 from helpers.run.geometry import MAPS
 from helpers.run.row_copies import GRANULE, RowCopy
@@ -31,7 +32,7 @@ from helpers.sim.layouts.tensor_map import NBYTES, Tensor, TensorMap
 from helpers.toolchain import signatures
 from helpers.toolchain.compiled import Compiled, Parameter
 
-VERSION = 3
+VERSION = 4
 HEADER = "Gemm-Ladder-Protocol"
 MOST_PTX = 4 << 20  # characters
 MOST_SENT = 32 << 20  # bytes of arrays in a message
@@ -318,10 +319,10 @@ def _product(fields: dict[str, Any], code: SentCode) -> ProductJob:
     fused, dtype, out = _field(given, "fused", bool), _field(given, "dtype", str), _field(given, "out_dtype", str)
     block = None if given.get("scale_block") is None else _extent(given, "scale_block", _LONGEST_SCALE_BLOCK, (1, 0, 1))
     problem = Problem(
-        **sizes, alpha=factors["alpha"], beta=factors["beta"], fused=fused, dtype=dtype, out_dtype=out, scale_block=block
+        **sizes, alpha=factors["alpha"], beta=factors["beta"], fused=fused, dtype=dtype, out_dtype=out, scale_block=block,
+        **{name: _field(given, name, bool) for name in transposes.NAMES},
     )  # fmt: skip
-    elements = problem.batch * (problem.m * problem.lda + problem.k * problem.ldb + problem.m * problem.ldc)
-    if 4 * elements > MOST_MADE:
+    if 4 * problem.elements > MOST_MADE:
         raise LaunchError(f"The matrices of {problem} take more than the {MOST_MADE / 1e9:.1f} GB that a job on the shared GPU may use.")
     seconds = _number(fields, "seconds")
     if not 0 < seconds <= 10:

@@ -10,8 +10,10 @@ from helpers.run.gemm import Problem
 from helpers.run.geometry import MAPS
 from helpers.run.shared_gpu import judging, protocol
 from helpers.run.shared_gpu.protocol import LaunchJob, Made, Passed, ProductJob, SentCode
+from helpers.run.transposes import compile_with
 from helpers.toolchain.compile import compile_source
 from tests import ROOT
+from tests.run.column_kernels import plain
 from tests.run.tma_kernels import source
 
 
@@ -46,6 +48,14 @@ def test_a_right_product_of_16_bits_and_a_batch_of_one_is_timed():
 def test_a_product_by_tensor_maps_is_timed_whatever_its_rows():
     found = judged(source(persistent=1), Problem(20, 30, 33, dtype="bfloat16", out_dtype="float32"), MAPS)
     assert found["state"] == "done" and found["timing"]["tma_gemm"]["milliseconds"] > 0, found
+
+
+def test_a_product_of_B_by_columns_is_timed_and_its_kernel_has_to_say_so():
+    by_columns = compile_with(plain(), None, "sm_90", (), transb=True).source
+    found = judged(by_columns, Problem(20, 30, 40, transb=True, pad_b=2))
+    assert found["state"] == "done" and found["timing"]["plain"]["milliseconds"] > 0, found
+    found = judged(by_columns, Problem(20, 30, 40))
+    assert found["state"] == "failed" and "takes its matrices otherwise" in found["message"]
 
 
 def test_a_product_with_factors_is_timed_and_its_factors_are_held_to():

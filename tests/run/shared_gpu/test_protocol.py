@@ -40,9 +40,10 @@ def changed(**fields) -> bytes:
 
 PRODUCT = ProductJob(CODE, Problem(5, 6, 7, beta=0.5, dtype="float16"), 3, 1.0)
 FACTORS = ProductJob(CODE, Problem(5, 6, 7, dtype="float8_e4m3", out_dtype="bfloat16", scale_block=(1, 128, 128)), 3, 1.0)
+COLUMNS = ProductJob(CODE, Problem(5, 6, 7, transb=True), 3, 1.0)
 
 
-@pytest.mark.parametrize("job", [LAUNCH, PRODUCT, FACTORS], ids=["launch", "product", "factors"])
+@pytest.mark.parametrize("job", [LAUNCH, PRODUCT, FACTORS, COLUMNS], ids=["launch", "product", "factors", "columns"])
 def test_a_job_arrives_as_it_was_sent(job):
     assert protocol.loads(protocol.dumps(job)) == job
 
@@ -102,7 +103,7 @@ def test_blocks_that_cannot_share_a_factor_are_refused(block):
 
 
 def test_another_version_names_both():
-    with pytest.raises(LaunchError, match="speaks version 7 of the shared GPU's protocol and the service version 3"):
+    with pytest.raises(LaunchError, match="speaks version 7 of the shared GPU's protocol and the service version 4"):
         protocol.loads(changed(version=7))
 
 

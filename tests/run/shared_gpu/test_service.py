@@ -257,8 +257,8 @@ def test_a_question_after_the_service_says_nothing_of_arrays(learner, capsys):
 
 
 def test_another_version_is_a_sentence_on_either_side(learner, monkeypatch):
-    monkeypatch.setattr(protocol, "VERSION", 4)
-    with pytest.raises(CourseError, match="speaks version 3 of the protocol and this notebook version 4, so nothing was launched"):
+    monkeypatch.setattr(protocol, "VERSION", 5)
+    with pytest.raises(CourseError, match="speaks version 4 of the protocol and this notebook version 5, so nothing was launched"):
         sending.status()
 
 
