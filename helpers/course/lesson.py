@@ -26,7 +26,7 @@ from helpers.model.hardware import digits
 from helpers.model.lacking import lacking
 from helpers.model.occupancy import Occupancy, occupancy
 from helpers.progress import Progress
-from helpers.run import gemm
+from helpers.run import gemm, transposes
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel, Run, place
 from helpers.run.timing import GemmTiming, can_measure, time_gemm
@@ -88,6 +88,12 @@ class LessonKernel(Kernel):
                     return row
         return None
 
+    @property
+    def rung_name(self) -> str:
+        """What its rung is called: its name, and which matrices it takes by columns. That is another product than the one by rows."""
+        layout = transposes.said_of(self)
+        return f"{self.lesson_name}, {layout}" if layout else self.lesson_name
+
     @explained
     def occupancy(self, gpu_name: str = DEFAULT_GPU) -> Occupancy:
         """Theoretical occupancy of the kernel's own block shape on a GPU of model/gpus.toml."""
@@ -100,9 +106,12 @@ class LessonKernel(Kernel):
     def gemm(self, m: int, n: int | None = None, k: int | None = None, on: str | None = None, **options: Any) -> Run:
         """Run the kernel on an m × n × k problem (n and k default to m) with its own geometry.
 
-        Options: alpha, beta, pad_a, pad_b, pad_c, seed of `Problem`; trace, counters, … of `Kernel.launch`.
+        Options: alpha, beta, pad_a, pad_b, pad_c, seed of `Problem`; trace, counters, … of `Kernel.launch`. arrays: A, B and C as the
+        kernel takes them: of one compiled with --transb, B is [n, ldb].
         """
         fields = {name: options.pop(name) for name in PROBLEM_OPTIONS if name in options}
+        if layout := next((name for name in options if name in transposes.NAMES), None):
+            raise LaunchError(f"gemm has no option {layout}: a kernel says it where it is compiled, %%cuda {self.lesson_name} --{layout}.")
         if unknown := [name for name in options if name not in LAUNCH_OPTIONS]:
             known = ", ".join([*PROBLEM_OPTIONS, *LAUNCH_OPTIONS])
             raise LaunchError(f"gemm has no option {unknown[0]}. It has: {known}. (The types of A, B and C are those of the kernel.)")
@@ -125,6 +134,9 @@ class LessonKernel(Kernel):
         report = replace(report, unfollowed=proof.unfollowed(self))
         promised = self.step.expect if self.step is not None else ()
         expect = promised if self._expect is None else self._expect
+        if expect and (layout := transposes.said_of(self)):
+            not_asked = f"What this step counts is of A and B by rows: it is not asked of {layout}."
+            expect, report = (), replace(report, expectations=((not_asked, True),))
         if expect and report.passed:
             try:
                 sentences = proof.judged(self, expect, report.seed, functools.partial(self._wording, told=set()))
@@ -224,7 +236,7 @@ class LessonKernel(Kernel):
                 proof.verify(self, profile.problem, profile.run, progress)
             self._verified.add(profile.problem)
         saved = store.own().climb(
-            step=self.step.number if self.step else None, label=self.lesson_name, kind=profile.kind, device=profile.device,
+            step=self.step.number if self.step else None, label=self.rung_name, kind=profile.kind, device=profile.device,
             dtype=profile.problem.dtype, out_dtype=profile.problem.out_dtype, m=profile.problem.m, n=profile.problem.n, k=profile.problem.k,
             milliseconds=profile.milliseconds,
             cublas_ratio=profile.cublas_ratio,
@@ -251,8 +263,15 @@ _LARGEST_FILE = 1 << 20  # bytes of a source
 
 
 @explained
-def from_file(path: str | Path, entry: str | None = None, arch: str = "sm_90", options: Sequence[str] = ()) -> LessonKernel:
-    """The kernel in a file, with all that a `%%cuda` cell would give it. entry, arch, options: as in `helpers.compile`.
+def from_file(
+    path: str | Path,
+    entry: str | None = None,
+    arch: str = "sm_90",
+    options: Sequence[str] = (),
+    transa: bool | str = False,
+    transb: bool | str = False,
+) -> LessonKernel:
+    """The kernel in a file, with all that a `%%cuda` cell would give it. entry, arch, options, transa, transb: as in `helpers.compile`.
 
     Raises CourseError for a file that cannot be read, and CompileError, whose lines are the file's.
     """
@@ -269,7 +288,8 @@ def from_file(path: str | Path, entry: str | None = None, arch: str = "sm_90", o
         source = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise CourseError(f"{path} is no text (in UTF-8), so there is no source in it.") from None
-    return LessonKernel(compile_source(source, entry, arch, options), path.stem if entry is None else None)
+    compiled = transposes.compile_with(source, entry, arch, options, transa, transb)
+    return LessonKernel(compiled, path.stem if entry is None else None)
 
 
 @dataclass(frozen=True, repr=False)

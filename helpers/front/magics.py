@@ -22,9 +22,8 @@ from helpers import still
 from helpers.course import exercises, history
 from helpers.course.lesson import LessonKernel
 from helpers.course.steps import STEPS
-from helpers.errors import CompileError, CourseError, in_html
-from helpers.run import gpu, untold
-from helpers.toolchain.compile import compile_source
+from helpers.errors import CompileError, CourseError, LaunchError, in_html
+from helpers.run import gpu, transposes, untold
 from helpers.toolchain.kernels import namesake
 
 from . import lesson_names
@@ -77,6 +76,8 @@ class CompileSummary:
         if shape:
             threads = " × ".join(str(extent) for extent in shape.block)
             found.append(f"{threads} threads compute {shape.tile[0]} × {shape.tile[1]} elements of C; {self.kernel.occupancy()}")
+            if said := transposes.said_of(self.kernel):
+                found.append(f"takes {said}")
         if gpu.available() and (refused := self.kernel.refused_by(gpu.arch())):
             found.append(f"{refused} That is the GPU of this machine, so it runs in the SIMT machine.")
         return found + ([compiled.estimate] if compiled.estimate else []) + list(compiled.warnings)
@@ -109,6 +110,8 @@ class CudaMagics(Magics):
         "--entry", default=None, help="which __global__ function, if the cell has several, none of its name, or a template: 'gemm<64>'"
     )
     @argument("--arch", default="sm_90", help="architecture to compile for (default sm_90); the GPU's own is used on a GPU")
+    @argument("--transa", nargs="?", const="T", default="N", help="the kernel takes A by columns, stored as K x M (BLAS's transa)")
+    @argument("--transb", nargs="?", const="T", default="N", help="the kernel takes B by columns, stored as N x K (BLAS's transb)")
     @argument("-o", "--option", action="append", default=[], help="a further NVRTC option, such as -o=-ftz=true")
     @cell_magic
     def cuda(self, line: str, cell: str):
@@ -118,7 +121,8 @@ class CudaMagics(Magics):
             given = arguments.name
         except (ValueError, UsageError) as error:  # a quotation mark without its other half; words that no option takes
             said = str(error).lower().rstrip(".")
-            mistake = CompileError(f"%%cuda {line}: {said}. Write, for example: %%cuda naive --entry 'gemm<64>'")
+            how = f"{transposes.C_BY_COLUMNS}." if "--transc" in line else "Write, for example: %%cuda naive --entry 'gemm<64>' --transb"
+            mistake = CompileError(f"%%cuda {line}: {said}. {how}")
             given = (line.split() or [""])[0]
         name = unicodedata.normalize("NFKC", given)  # as Python reads it in the next cell
         if mistake and (not name.isidentifier() or _is_taken(name)):
@@ -134,8 +138,11 @@ class CudaMagics(Magics):
             if mistake:
                 raise mistake
             # The magic's own line is the cell's first: an empty one keeps the compiler's line numbers right.
-            entry = _unquote(arguments.entry) or namesake(name, cell)
-            compiled = compile_source("\n" + cell, entry, arguments.arch, tuple(arguments.option))
+            entry, by_columns = _unquote(arguments.entry) or namesake(name, cell), (arguments.transa, arguments.transb)
+            try:
+                compiled = transposes.compile_with("\n" + cell, entry, arguments.arch, tuple(arguments.option), *by_columns)
+            except LaunchError as error:  # an option that says nothing: no older kernel answers in place of this one
+                raise CompileError(error.message) from None
         except CompileError as error:
             self.shell.user_ns[name] = NotCompiled(name, error)
             history.judged(name, text, f"did not compile{f', line {error.line}' if error.line else ''}")

@@ -22,6 +22,7 @@ from helpers.errors import CompileError, CourseError, Finding
 from helpers.front import notebooks
 from helpers.front.magics import NotCompiled
 from helpers.run import gemm
+from helpers.run.likely_causes import in_exercise
 
 ALL = list(exercises().values())
 KERNELS = [item for item in ALL if item.language == "cu"]
@@ -177,6 +178,13 @@ def test_what_is_not_an_answer_is_refused_with_a_sentence():
         exercise("intensity").check(3.0)
     with pytest.raises(CourseError, match="flat_block"):
         exercise("nonsense")
+
+
+def test_an_exercise_gives_its_matrices_by_rows():
+    with pytest.raises(CourseError, match="takes B by columns, and the exercise gives it by rows"):
+        KERNELS[0].judge(helpers.compile(KERNELS[0].solution, transb=True), 1)
+    columns = in_exercise("wrong. it takes B by columns. Run the cell again with --transb behind its name: it is given B. Line 3.", False)
+    assert columns == "wrong. it takes B by columns. Line 3."
 
 
 def test_a_solved_exercise_is_remembered(tmp_path):

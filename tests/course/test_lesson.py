@@ -14,8 +14,10 @@ from helpers.course.lesson import LessonKernel, reference
 from helpers.errors import CourseError, LaunchError, statement_line
 from helpers.run import gemm
 from helpers.run.kernel import Kernel
+from helpers.run.transposes import compile_with
 from helpers.sim.counting import names
 from helpers.toolchain.compile import compile_source
+from tests.run.column_kernels import plain
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +144,42 @@ def test_climbing_saves_a_rung():
 def test_a_picture_of_a_large_product_is_refused_at_once():
     with pytest.raises(CourseError, match="size=512 or less"):
         reference("coalesced").show(4096)
+
+
+def by_columns(name: str, **options) -> LessonKernel:
+    return LessonKernel(compile_with(plain(**options), None, "sm_90", (), transb=True), name)
+
+
+def test_a_kernel_by_columns_climbs_beside_the_one_by_rows_and_says_so():
+    climb = by_columns("mine").climb((256, 128, 64))
+    (saved,) = store.climbs()
+    assert (saved.label, saved.kind) == ("mine, B by columns", "predicted") and climb.profile.problem.transb
+    (rung,) = rungs.rungs(256, 128, 64, kinds=["predicted"])
+    assert rung.name == "mine, B by columns"
+    assert "transb[] = {1}" in saved.source, "who compiles it again takes B so, too"
+    alone = LessonKernel(compile_source(saved.source), "mine")
+    assert alone.rung_name == "mine, B by columns" and "256 × 128 × 64, B by columns" in str(alone.profile((256, 128, 64)))
+
+
+def test_the_counters_of_a_step_are_not_asked_of_a_kernel_by_columns():
+    kernel = by_columns("coalesced")
+    report = kernel.check()
+    assert report.passed and report.expectations == (
+        ("What this step counts is of A and B by rows: it is not asked of B by columns.", True),
+    )
+    assert reference(19).rung_name == "fp8", "its step has B so"
+
+
+def test_the_course_s_own_kernel_by_columns_is_not_what_was_recorded():
+    source = reference("coalesced").source.replace("B[size_t(k) * ldb + col]", "B[size_t(col) * ldb + k]")
+    kernel = LessonKernel(compile_with(source, "coalesced", "sm_90", (), transb=True), "coalesced")
+    assert kernel.profile(512).kind == "predicted"
+
+
+def test_a_file_is_taken_by_columns_too(tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text(plain(), encoding="utf-8")
+    assert lesson.from_file(path, transb="T").check().passed
 
 
 def test_a_wrong_kernel_does_not_climb():

@@ -14,7 +14,9 @@ from helpers.course import history
 from helpers.course.lesson import LessonKernel
 from helpers.errors import CompileError, CourseError
 from helpers.front.magics import CompileSummary
+from helpers.run import transposes
 from helpers.toolchain.compile import compile_source
+from tests.run.column_kernels import plain
 
 CELL = "__global__ void double_it(float* p) {\n    p[threadIdx.x] *= 2;\n}\n"
 
@@ -101,6 +103,31 @@ def test_a_line_that_says_nothing_unbinds_it_too_and_keeps_the_text(shell, line)
 def test_a_name_is_what_python_reads(shell):
     shell.run_cell_magic("cuda", "\u00b5kernel", CELL)
     assert isinstance(shell.ev("\u00b5kernel"), LessonKernel) and "\u03bckernel" in shell.user_ns
+
+
+@pytest.mark.parametrize("line", ["mine --transb", "mine --transb T", "mine --transb=t --transa N"])
+def test_a_kernel_that_takes_B_by_columns_says_so_in_the_magic_s_line(shell, capsys, line):
+    shell.run_cell_magic("cuda", line, plain())
+    kernel = shell.user_ns["mine"]
+    assert transposes.transposed(kernel) == (False, True) and "takes B by columns" in capsys.readouterr().out
+    assert kernel.gemm(16, 8, 24, on="cpu").problem["B"].shape == (8, 24)
+    assert kernel.cell.startswith(f"%%cuda {line}\n") and "transb[]" not in kernel.cell
+    assert f"%%cuda {line}\n" in history.history("mine").versions[-1].text
+    with pytest.raises(CompileError) as caught:
+        shell.run_cell_magic("cuda", line, plain().replace("float sum = 0;", "float sum = zero;"))
+    assert caught.value.line == 11
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("mine --transb C", "transb='C': write True, or BLAS's \"T\", for a kernel that takes B by columns"),
+    ("mine --transc", "exchange M and N, A and B, lda and ldb in its list of parameters"),
+])  # fmt: skip
+def test_what_says_nothing_of_columns_is_told_and_unbinds_the_older_kernel(shell, line, said):
+    shell.run_cell_magic("cuda", "mine", plain())
+    with pytest.raises(CompileError, match=said):
+        shell.run_cell_magic("cuda", line, plain())
+    with pytest.raises(CourseError, match="did not compile"):
+        shell.user_ns["mine"].check()
 
 
 def test_options(shell):
