@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.run.own_products import MATRICES
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
@@ -236,14 +237,26 @@ def allocation_at(trace, space: str, address: int):
     return None
 
 
+def by_columns(run, array) -> bool:
+    """Is this array A or B of the run's product, and stored by columns (see `run.transposes`)?"""
+    problem = getattr(run, "problem", {}).get("problem")
+    if problem is None or array.space != "global":
+        return False
+    declared = run.kernel.compiled.parameters
+    turned = zip(MATRICES, (problem.transa, problem.transb), strict=False)
+    return array.name in [declared[place].name for place, columns in turned if columns]
+
+
 def element(run, space: str, address: int) -> str:
-    """The element at an address: "A[3, 17]"; the bare address where no array is known."""
+    """The element at an address: "A[3, 17]"; the bare address where no array is known. Of a matrix by columns it is the element of the
+    product, B[k, n], and not where it is stored."""
     array = allocation_at(run.trace, space, address)
     if array is None or not array.itemsize:
         return f"byte {address:,}"
     shape, itemsize = (array.shape, array.itemsize) if space == "global" else shared_shape(run, array)
     position = (address - array.base) // itemsize
-    where = ", ".join(str(int(part)) for part in np.unravel_index(position, shape or (max(1, array.nbytes // itemsize),)))
+    found = np.unravel_index(position, shape or (max(1, array.nbytes // itemsize),))
+    where = ", ".join(str(int(part)) for part in (found[::-1] if by_columns(run, array) else found))
     return f"{array.name}[{where}]"
 
 

@@ -19,7 +19,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
 
 from .canvas import AS_TEXT, BLUE, GREEN, INK, ORANGE, PAPER, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
-from .places import block_label, blocks_of, cut, nearest, nth, once_per_trace, steps_along_k, thread_label
+from .places import block_label, blocks_of, by_columns, cut, nearest, nth, once_per_trace, steps_along_k, thread_label
 
 LEVELS = ("block", "warp", "thread")
 
@@ -28,13 +28,21 @@ LEVELS = ("block", "warp", "thread")
 class TouchedPart:
     """Elements of one matrix that the chosen part of the block touched.
 
-    now: [rows, columns] how often in this step. before: in the steps before it. by_block: in this step, by the whole block.
+    now: [rows, columns] how often in this step. before: in the steps before it. by_block: in this step, by the whole block. Rows and
+    columns are those of the product, also where the matrix is stored `by_columns`.
     """
 
     name: str
     now: np.ndarray
     before: np.ndarray
     by_block: np.ndarray
+    by_columns: bool = False
+
+    @property
+    def label(self) -> str:
+        """Name and extents, with how it is stored where that is not by rows: "B: 128 × 64, stored by columns"."""
+        rows, columns = self.now.shape
+        return f"{self.name}: {rows} × {columns}" + (", stored by columns" if self.by_columns else "")
 
     def extent(self) -> tuple[slice, slice] | None:
         """Rows and columns that this step spans, or None if it touches nothing here."""
@@ -97,14 +105,17 @@ def march(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
     now, past = at == step, (at >= 0) & (at < step)
 
     def touched(array, any_time=False):
+        turned = by_columns(run, array)
+
         def count(which, lanes):
-            return _count(array, addresses[which], widths[which], lanes[which])
+            counts = _count(array, addresses[which], widths[which], lanes[which])
+            return counts.T if turned else counts
 
         everyone = np.ones_like(mine)
         if any_time:  # C belongs to no step: it is the result of all
             every = np.ones(len(rows), bool)
             return TouchedPart(array.name, count(every, mine), count(every[:0], mine), count(every, everyone))
-        return TouchedPart(array.name, count(now, mine), count(past, mine), count(now, everyone))
+        return TouchedPart(array.name, count(now, mine), count(past, mine), count(now, everyone), turned)
 
     return March(block, warp, thread, step, steps, touched(a), touched(b), touched(c, any_time=True))
 
@@ -184,9 +195,11 @@ def tiles(run, level: str = "block", block: int = 0, warp: int = 0, thread: int 
     ax.set_xlim(-0.02 * gap, left + n + 0.02 * gap)
     ax.set_ylim(top + m + 0.02 * gap, -0.02 * gap)
     names = {"va": "bottom", "fontsize": 15, "weight": "bold"}
-    ax.text(0, top - 0.15 * gap, f"{seen.a.name}: {m} × {k}", color=AS_TEXT[BLUE], **names)
-    ax.text(left - 0.2 * gap, k_b, f"{seen.b.name}: {k_b} × {n}", ha="right", color=AS_TEXT[ORANGE], **names)
-    ax.text(left, top - 0.15 * gap, f"{seen.c.name}: {m} × {n}", color=AS_TEXT[GREEN], **names)
+    for part, colour, place, aligned in (
+        (seen.a, BLUE, (0, top - 0.15 * gap), "left"), (seen.b, ORANGE, (left - 0.2 * gap, k_b), "right"),
+        (seen.c, GREEN, (left, top - 0.15 * gap), "left"),
+    ):  # fmt: skip
+        ax.text(*place, part.label.replace(", ", ",\n"), ha=aligned, color=AS_TEXT[colour], **names)
     where = _where(run, seen, level)
     title = f"Step {nth(seen.step, seen.steps)}{_range_of_k(seen)}"
     heading(ax, title, detail=f"{where}: what it loads from global memory{cut(run.trace)}")

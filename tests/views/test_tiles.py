@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
+import helpers
+from helpers.run import gemm
 from helpers.views import tiles
 from helpers.views.canvas import BLUE, INK, ORANGE, PICTURES, rgb
+from helpers.views.places import element
 from helpers.views.tiles import march
+from tests.run.column_kernels import plain
 from tests.views.view_builders import access_rows, one_load, run_of
 
 
@@ -27,6 +31,17 @@ def test_naive_goes_one_column_at_a_time_and_loads_each_element_32_times(naive_r
     assert seen.steps == 64
     assert seen.a.extent() == (slice(0, 32), slice(20, 21)) and (seen.a.now[:32, 20] == 32).all()
     assert seen.b.extent() == (slice(20, 21), slice(32, 64)) and (seen.b.now[20, 32:] == 32).all()
+
+
+def test_a_matrix_by_columns_is_drawn_as_the_product_has_it_and_says_how_it_is_stored(said):
+    kernel = helpers.compile(plain(), transb=True)
+    run = gemm.run(kernel, gemm.problem_for(kernel, 32, 8, 64), on="cpu", trace=True)
+    seen = march(run, block=0, step=5)  # of four k
+    assert seen.b.now.shape == (64, 8) and seen.b.extent() == (slice(20, 24), slice(0, 8)) and not seen.a.by_columns
+    shown = said(tiles(run, step=5))
+    assert "B: 64 × 8,\nstored by columns" in shown and "A: 32 × 64" in shown and "k = 20 to 23" in shown
+    home = next(item for item in run.trace.allocations if item.name == "B")
+    assert element(run, "global", home.base + 4 * (3 * 64 + 20)) == "B[20, 3]"
 
 
 def test_a_warp_and_a_thread_touch_their_part(naive_run, coalesced_run):
