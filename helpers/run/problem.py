@@ -23,7 +23,7 @@ _SENTINEL = -12345.0  # in the columns of C beyond N, which no kernel may touch
 VECTOR = 16  # bytes of the widest access
 
 
-class Stored(NamedTuple):
+class StoredRows(NamedTuple):
     """How one product's matrix lies in memory: `rows` of `columns` elements each, `pitch` elements (its leading dimension) apart."""
 
     rows: int
@@ -84,7 +84,7 @@ class Problem:
             raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")
 
     @property
-    def stored(self) -> tuple[Stored, Stored, Stored]:
+    def stored(self) -> tuple[StoredRows, StoredRows, StoredRows]:
         """How A, B and C of one product lie in memory."""
         a = (self.k, self.m) if self.transa else (self.m, self.k)
         b = (self.n, self.k) if self.transb else (self.k, self.n)
@@ -92,7 +92,7 @@ class Problem:
         if self.scale_block is not None:  # whole vectors, zeros at the end
             vector = VECTOR // self.inputs.bytes
             of_b = -(-of_b // vector) * vector
-        return Stored(*a, max(1, a[1]) + self.pad_a), Stored(*b, of_b), Stored(self.m, self.n, max(1, self.n) + self.pad_c)
+        return StoredRows(*a, max(1, a[1]) + self.pad_a), StoredRows(*b, of_b), StoredRows(self.m, self.n, max(1, self.n) + self.pad_c)
 
     @property
     def lda(self) -> int:

@@ -114,7 +114,7 @@ def time_gemms(kernels: dict[str, Kernel], problem: Problem, samples: int = 20, 
 def opponent(problem: Problem, a, b, c) -> tuple[Callable[[], None] | None, str]:
     """(what computes the problem with cuBLAS once, or None; why there is none). a, b, c: CuPy arrays whose first byte is the matrix."""
     m, n, k, types = problem.m, problem.n, problem.k, (problem.dtype, problem.out_dtype)
-    if why := gpu.cublas_why_not() or gpu.cublas_refuses(*types, problem.scale_block):
+    if why := gpu.cublas_why_not() or gpu.cublas_refuses(*types, problem.scale_block, problem.transb):
         return None, why
     if problem.scale_block is None:
         return gpu.cublas(

@@ -136,6 +136,17 @@ def test_a_kernel_that_finds_B_otherwise_is_wrong(found, said):
     assert not report.correct and said in str(report), report
 
 
+@pytest.mark.parametrize("edit", [
+    ("((size_t)from % 16 | ld % 4) == 0 &&", "(size_t)from % 16 == 0 && K % 4 == 0 &&"),  # K where ldb should be asked
+    ("((size_t)from % 16 | ld % 4) == 0 &&", "ld % 4 == 0 &&"),  # and where the matrix begins
+    ("((size_t)from % 16 | ld % 4) == 0 && left >= 4", "((size_t)from % 16 | ld % 4) == 0 && left > 0"),  # beyond the end of a column
+    ("first + line < lines ? K - k0 - four : 0", "K - k0 - four"),  # a column too far
+], ids=["K for ldb", "where B begins", "the end of a column", "the last column"])  # fmt: skip
+def test_vectors_of_a_column_are_held_to_where_they_lie(edit):
+    assert column_kernels.TILED.count(edit[0]) == 1
+    assert not checked(column_kernels.TILED.replace(*edit), transb=True).passed
+
+
 def test_padding_of_a_column_is_named_as_that():
     text = str(checked(plain().replace("(k, j, ldb)", "(k, j, K)"), transb=True))
     assert "where columns of " in text and "Are they ldb apart there" in text

@@ -33,14 +33,17 @@ def cublas_why_not() -> str:
 _COMPUTE_32F, _COMPUTE_32F_FAST_TF32, _DEFAULT_ALGORITHM = 68, 77, -1
 
 
-def cublas_refuses(dtype: str, out_dtype: str = "", scale_block: tuple[int, int, int] | None = None) -> str:
-    """Why cuBLAS is no opponent for a product of these element types, as a sentence; "" if it is. scale_block: as a `Problem` has it."""
+def cublas_refuses(dtype: str, out_dtype: str = "", scale_block: tuple[int, int, int] | None = None, transb: bool = False) -> str:
+    """Why cuBLAS is no opponent for a product of these element types, as a sentence; "" if it is. scale_block, transb: as a `Problem` has
+    them."""
     inputs, result = element_type(dtype), result_type(dtype, out_dtype)
     if scale_block is not None:
         rows, deep, columns = scale_block
         if scale_block == cublas_lt.BLOCK:
             return ""
         return f"cuBLAS has no product with a factor for {rows} × {deep or 'K'} of A and {deep or 'K'} × {columns} of B."
+    if dtype.startswith("float8") and transb:
+        return f"cuBLAS multiplies {inputs.label} only through cublasLt, which the course calls for blocks with factors alone."
     if dtype.startswith("float8"):
         return (
             f"cuBLAS has no product of {inputs.label} with B stored by rows: it multiplies 8-bit floats only through cublasLt, and on "
@@ -79,7 +82,7 @@ def cublas(
     multiply these types.
     """
     presence.need()
-    reason = cublas_why_not() or cublas_refuses(dtype, out_dtype)
+    reason = cublas_why_not() or cublas_refuses(dtype, out_dtype, transb=transb)
     if reason:
         raise LaunchError(reason)
     override = os.environ.get("NVIDIA_TF32_OVERRIDE")
