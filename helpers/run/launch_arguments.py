@@ -82,6 +82,13 @@ class _Matrix:
     def empty(self) -> bool:
         return not (self.rows and self.columns)
 
+    def need_room(self) -> None:
+        """Raise LaunchError where its array ends before it does: what a tensor map describes has to be there."""
+        if not self.empty and self.array.size < (least := (self.rows - 1) * self.pitch + self.columns):
+            raise LaunchError(
+                f"{self.name} has {self.array.size} elements, and {self.rows} lines of {self.columns}, {self.pitch} apart, need {least}."
+            )
+
     @property
     def mappable(self) -> bool:
         """Does the tensor memory accelerator take it as it lies?"""
@@ -114,9 +121,12 @@ def launch_arguments(kernel: Kernel, problem: Problem, a, b, c, behind: Sequence
     kinds = (problem.inputs, problem.inputs, problem.result)
     left, right, result = (_Matrix(*of) for of in zip("ABC", (a, b, c), *zip(*problem.stored, strict=True), kinds, strict=True))
     matrices = {"map_A": left, "map_B": right, "map_C": result}
+    if problem.scale_block is not None:
+        right.need_room()
     maps, copies = {}, []
     for name in geometry.tensor_maps(kernel):
         matrix = matrices[name]
+        matrix.need_room()
         box = geometry.box(kernel, name, matrix.kind.bytes)
         if not (matrix.empty or matrix.mappable or name == "map_C"):
             matrices[name], copy = matrix.copied()

@@ -61,7 +61,7 @@ def run(kernel):
         (lambda k: reference(18).gemm(8, on="cpu", arrays=("a", "b", "c")), "Argument A of fp32_on_tensor_cores is a pointer"),
         (lambda k: reference(19).gemm(8, on="cpu", arrays=("a", "b", "c")), "Argument A of fp8 is a pointer"),
         (lambda k: reference(19).gemm(8, on="cpu", arrays=[np.ones((8, 16), np.float32)[:, ::2]] * 3), "the array holds float32"),
-        (lambda k: reference(19).gemm(8, on="cpu", arrays=_fp8_with_short_b()), "B has 16 elements, and 8 rows of 8 need 64"),
+        (lambda k: reference(19).gemm(8, on="cpu", arrays=_fp8_with_short_b()), "B has 32 elements, and 8 lines of 8, 16 apart, need 120"),
         (lambda k: Problem(4, 4, 4, alpha=10**400), "a factor is a number that a float can hold"),
         (lambda k: gemm.check(k, Problem(4, 4, 4), patience="x"), "patience='x', progress=None"),
         (lambda k: gemm.check(k, Problem(4, 4, 4), progress=5), "progress=5"),
