@@ -766,7 +766,7 @@ def _check_one(
         if text := _with_hints(compare(problem, before, first), done, on):
             if _is_of_one_product(kernel, problem, before, first):
                 return Case(problem, remark=f"{kernel.name} computes one product: {_ONLY_FIRST}"), done.findings if on == "cpu" else []
-            return Case(problem, text + (f" {_BATCH}" if problem.batch > 1 else "")), done.findings if on == "cpu" else []
+            return Case(problem, text + (f" {_of_batches(problem)}" if problem.batch > 1 else "")), done.findings if on == "cpu" else []
         state = None if on == "gpu" else left.variables or done.outcome.globals_after
         if on == "gpu" or state is not None:
             in_turn = left.turns.pop() if on == "cpu" and left.turns else ""
@@ -867,10 +867,15 @@ def _ends_for_one_product(kernel: Kernel, problem: Problem, before) -> bool:
     return False
 
 
-_BATCH = (
-    "(A kernel that states grid_depth computes batches: blockIdx.z / grid_depth is the number of a block's product, and the matrices of "
-    "each product lie M * lda, K * ldb and M * ldc elements behind those of the one before.)"
-)
+def _of_batches(problem: Problem) -> str:
+    """Where the matrices of a batch lie, as a sentence."""
+    of_a, of_b = "K" if problem.transa else "M", "N" if problem.transb else "K"
+    return (
+        "(A kernel that states grid_depth computes batches: blockIdx.z / grid_depth is the number of a block's product, and the matrices "
+        f"of each product lie {of_a} * lda, {of_b} * ldb and M * ldc elements behind those of the one before.)"
+    )
+
+
 _ONLY_FIRST = "of a batch, it writes the first and leaves the others as they were."
 _ENDLESS_BEHIND = "of a batch, its blocks end for the first alone; those of the others, whose blockIdx.z is grid_depth and more, never do."
 

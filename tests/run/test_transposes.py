@@ -112,6 +112,15 @@ def test_right_kernels_in_public_form_pass(source, arch):
     assert not gemm.check(helpers.compile(source, arch=arch), [Problem(33, 33, 65, dtype=gemm.types(kernel)[0])], on="cpu").correct
 
 
+def test_the_products_of_a_batch_lie_behind_each_other_as_they_are_stored():
+    batched = plain("COLUMN", "COLUMN").replace("    float sum = 0;", "    A += blockIdx.z * K * lda, B += blockIdx.z * N * ldb, C += blockIdx.z * M * ldc;\n"
+                                                "    float sum = 0;") + 'extern "C" __device__ constexpr int grid_depth[] = {1};\n'  # fmt: skip
+    both = {"transa": True, "transb": True}
+    assert checked(batched, **both).passed
+    text = str(checked(batched.replace("blockIdx.z * N * ldb", "blockIdx.z * K * ldb"), **both))
+    assert "each product lie K * lda, N * ldb and M * ldc elements behind those of the one before" in text
+
+
 def test_the_map_of_B_by_columns_is_of_what_is_stored():
     kernel = helpers.compile(column_kernels.wgmma(), arch="sm_90a", transb=True)
     case = gemm.problem_for(kernel, 40, 24, 64)
