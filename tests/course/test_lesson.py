@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from helpers.course import lesson, proof, rungs, store
+from helpers.course.grading.apart import predict_here
 from helpers.course.lesson import LessonKernel, reference
 from helpers.errors import CourseError, LaunchError, statement_line
 from helpers.run import gemm
@@ -158,6 +159,8 @@ def test_a_kernel_by_columns_climbs_beside_the_one_by_rows_and_says_so():
     assert rung.name == "mine, B by columns"
     assert "transb[] = {1}" in saved.source, "who compiles it again takes B so, too"
     alone = LessonKernel(compile_source(saved.source), "mine")
+    again, why = predict_here({"source": saved.source, "m": 256, "n": 128, "k": 64, "device": saved.device})
+    assert again == pytest.approx(saved.milliseconds, rel=1e-3), why
     assert alone.rung_name == "mine, B by columns" and "256 × 128 × 64, B by columns" in str(alone.profile((256, 128, 64)))
 
 

@@ -177,6 +177,15 @@ def test_who_says_so_and_does_not_is_told_to_drop_it():
     assert "it takes B by rows, with element (k, n) at k * ldb + n. Here B is N × K" in text and "Drop --transb" in text
 
 
+@pytest.mark.parametrize("source, transb, said", [
+    (column_kernels.MMA, False, "Run the cell again with --transb"), (column_kernels.wgmma(), False, "Run the cell again with --transb"),
+    (lesson.reference(16).source, True, "Drop --transb"),
+], ids=["mma.sync", "wgmma", "wgmma by rows"])  # fmt: skip
+def test_kernels_of_tensor_cores_are_told_too(source, transb, said):
+    kernel = helpers.compile(source, arch="sm_90a", transb=transb)
+    assert said in str(gemm.check(kernel, gemm.problem_for(kernel, 33, 65, 40, pad_b=3), on="cpu"))
+
+
 @pytest.mark.parametrize("of_a, of_b", list(itertools.product(("ROW", "COLUMN"), repeat=2)))
 def test_what_is_advised_of_C_by_columns_makes_a_kernel_right(of_a, of_b):
     source = plain(of_a, of_b, "COLUMN")
