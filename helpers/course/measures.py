@@ -609,8 +609,8 @@ class Expectation:
     text: what is measured, for the reader. measure: function of a run. Exactly one of `exactly`, `at_most` and `at_least`, each a
     number or a function of the `Problem`. of_array: the measure is about one array, which needs a traced run. of_order: about
     the order of copies, loads and multiply-adds, which needs one with TraceFilter(math=True). of_whole_tiles: it is not asked of blocks
-    that share tiles of C, which leave their sums to each other in device memory. longer: elements by which the rows of the matrices are
-    longer in memory, in the run that it is about.
+    that share tiles of C, which leave their sums to each other in device memory. longer: elements by which the leading dimensions are
+    larger than in the other runs; below 0: N and K are so much less, and the leading dimensions as they were.
     """
 
     text: str
@@ -862,19 +862,23 @@ def expect(sentence: str, of_whole_tiles: bool = False) -> Expectation:
     of_whole_tiles: as in `Expectation`.
 
     The bound is a number, a fraction, or one of them times K and then some. "global loads where rows are 2 longer == 8" is about a run in
-    which the leading dimensions are larger by so much. Raises CourseError for a sentence it does not know.
+    which the leading dimensions are larger by so much, "where rows are 3 shorter" about one in which N and K are less by so much and the
+    leading dimensions are not. Raises CourseError for a sentence it does not know.
     """
     text = sentence.strip() if isinstance(sentence, str) else ""
     match = re.fullmatch(r"(.+?) (<=|==|>=) (\d+(?:\.\d+|/0*[1-9]\d*)?)(?:( K)(?: \+ (\d+))?)?", text)
     if match:
         text, relation, number, per_k, more = match.groups()
-        what, _, longer = text.removesuffix(" longer").partition(" where rows are ")
+        what, _, rows = text.partition(" where rows are ")
+        apart = re.fullmatch(r"(\d+) (longer|shorter)", rows)
+        longer = int(apart[1]) * (1 if apart[2] == "longer" else -1) if apart else 0
+        what = text if rows and not apart else what
         factor = Fraction(number)
         bound = (lambda shape: float(factor * shape.k + int(more or 0))) if per_k else float(factor)
         bounds = {{"==": "exactly", "<=": "at_most", ">=": "at_least"}[relation]: bound}
         with contextlib.suppress(CourseError):
             function, traced = _named(what)
-            of_order, longer = function in _ORDERED, int(longer or 0)
+            of_order = function in _ORDERED
             return Expectation(text, function, **bounds, of_array=traced, of_order=of_order, of_whole_tiles=of_whole_tiles, longer=longer)
     raise CourseError(
         f"{sentence!r} is not an expectation. Write one of [{_known()}], then <=, == or >=, then a number or a multiple of K."

@@ -27,6 +27,9 @@ MOST_VERIFIED = 1 << 30  # bytes of A, B and C of a product that is verified
 SECONDS = 120.0  # that its blocks may take
 _APART = 64  # elements of K where blocks far apart show that their tiles are
 _NOT_ASKED = "not asked of blocks that share tiles of C, which leave their sums to each other in device memory."
+_SPACES = frozenset({"global", "shared", "cluster"})
+_PADS = ("pad_a", "pad_b", "pad_c")
+_IN_ORDER = 128  # elements of K in which the order of copies, loads and multiply-adds shows
 _ALIKE = 0.05  # blocks are alike that differ by less
 _COUNTED = (names.INSTRUCTIONS, names.requests("global", "ld"), names.sectors("global", "ld"), names.requests("global", "st"))
 
@@ -40,29 +43,32 @@ def judged(
     seed computed some blocks of: what holds at one size alone has not been met.
     """
     size = counted_size(kernel)
+    ordered = any(expectation.of_order for expectation in expectations)
+    apart = ordered and size**3 // WARP > TraceFilter().limit // 2  # multiply-adds, which would leave no room for accesses
     # Nothing is asked about registers that lie in memory, and of these there may be more accesses than a trace holds.
-    trace = TraceFilter(spaces={"global", "shared", "cluster"}, math=any(expectation.of_order for expectation in expectations))
+    trace = TraceFilter(spaces=_SPACES, math=ordered and not apart)
     runs = {}
-    for longer in sorted({0, *(expectation.longer for expectation in expectations)}):
-        problem = replace(gemm.problem_for(kernel, size, size, size), pad_a=longer, pad_b=longer, pad_c=longer)
+    for longer in sorted({0, *(expectation.longer for expectation in expectations)}, key=abs):
+        problem = replace(gemm.problem_for(kernel, size, *[size + min(longer, 0)] * 2), **dict.fromkeys(_PADS, abs(longer)))
         arrays = gemm.fitted(kernel, problem).arrays()
         before = tuple(array.copy() for array in arrays)
         runs[longer] = run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=trace)
         if wrong := gemm.compare(run.problem["problem"], before, arrays):
             return ((f"The run that is counted, {problem}, is wrong: {wrong}", False),)
     run = runs[0]
+    in_order = _first_block(kernel) if apart else run
     shape = gemm.geometry(kernel)
     sharing = shape.parts > 1 or (shape.depth or 1) > 1
     asked = [expectation for expectation in expectations if not (sharing and expectation.of_whole_tiles)]
     verdicts, unjudged = [], []
     for expectation in asked:
         try:
-            verdicts.append(expectation.judge(runs[expectation.longer]))
+            verdicts.append(expectation.judge(in_order if expectation.of_order else runs[expectation.longer]))
         except measures.CutShortError:  # of a product whose size is not the reader's to choose
             unjudged.append((f"{expectation.text} could not be judged: {_too_many(runs[expectation.longer])}", False))
         except CourseError as error:  # a verdict, too, beside those that can be had
             unjudged.append((f"{expectation.text} could not be judged: {error.message}", False))
-    sentences = [(wording(verdict) + _line(run, verdict, verdicts), verdict.ok) for verdict in verdicts] + unjudged
+    sentences = [(wording(verdict) + _line(run, in_order, verdict, verdicts), verdict.ok) for verdict in verdicts] + unjudged
     sentences += [(f"{expectation.text}: {_NOT_ASKED}", True) for expectation in expectations if expectation not in asked]
     if all(ok for _, ok in sentences):
         stored = gemm.as_stored(kernel, seed)  # a block of a smaller tile_shape may lie outside of C
@@ -88,14 +94,21 @@ def _too_many(run: Run) -> str:
     )
 
 
-def _line(run: Run, verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
+def _first_block(kernel: Kernel) -> Run:
+    """The first block's part of a product of one tile, traced with its multiply-adds: the order of what it does is the same in all."""
+    problem = gemm.problem_for(kernel, *gemm.geometry(kernel).tile, _IN_ORDER)
+    trace = TraceFilter(spaces=_SPACES, math=True)
+    return gemm.run(kernel, problem, on="cpu", counters=False, findings=False, blocks=(0,), trace=trace)
+
+
+def _line(run: Run, in_order: Run, verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
     """'' or, of an expectation that is not met, the line that has most of what there is too much of, and how sure the count is. Where
     another of the verdicts says of which array there is too much, no line is named here: most of a total may be what has to be."""
     if verdict.ok:
         return ""
     sure = f" {run.kernel.compiled.estimate}".rstrip()
     if verdict.text == "multiply-adds behind a tile's loads" and not verdict.too_much:
-        places = [(number, quote(run.kernel.source, number)) for number in measures.ends_of_a_tile(run)]
+        places = [(number, quote(run.kernel.source, number)) for number in measures.ends_of_a_tile(in_order)]
         (load, asked), (store, stored) = places
         return f" The last load is in line {load}, “{asked}”, and the first store behind it in line {store}, “{stored}”." + sure
     if verdict.too_much and (took_part := measures.threads_that_take_part(run, verdict.text)) < WARP - 1:

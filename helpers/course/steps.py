@@ -211,6 +211,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared loads per result == 3/64 K"),
             expect("wavefronts per shared load == 2"),
             expect("barriers per warp == 1/16 K + 1"),
+            expect("multiply-adds behind a tile's loads >= 512"),
         ),
     ),
     Step(
@@ -226,6 +227,7 @@ STEPS: tuple[Step, ...] = (
             expect("barriers per warp == 1/16 K"),
             expect("bank conflicts of shared loads == 0"),
             expect("wavefronts per asynchronous copy <= 4"),
+            expect("multiply-adds between a copy and its wait >= 1024"),
         ),
     ),
     Step(
@@ -242,6 +244,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared stores per result == 0"),
             expect("bank conflicts of shared loads == 0"),
             expect("wavefronts per asynchronous copy <= 4"),
+            expect("multiply-adds between a copy and its wait >= 512"),
         ),
     ),
     Step(
@@ -257,6 +260,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared loads per result <= 1/16 K"),
             expect("shared stores per result == 0", of_whole_tiles=True),
             expect("bank conflicts of shared loads == 0"),
+            expect("multiply-adds between a copy and its wait >= 32", of_whole_tiles=True),
         ),
     ),
     Step(
@@ -274,6 +278,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared stores per result == 0"),
             expect("bank conflicts of shared loads == 0"),
             expect("wavefronts per asynchronous copy <= 4"),
+            expect("multiply-adds between a copy and its wait >= 512"),
         ),
     ),
     Step(

@@ -219,6 +219,10 @@ def test_an_expectation_of_longer_rows():
         2,
     )
     assert measures.expect("global loads per result == 1/32 K").longer == 0
+    assert measures.expect("global loads where rows are 3 shorter <= 128").longer == -3
+    for sentence in ("global loads where rows are 3 <= 128", "global loads where rows are short <= 128"):
+        with pytest.raises(CourseError, match="is not an expectation"):
+            measures.expect(sentence)
 
 
 @pytest.mark.parametrize(

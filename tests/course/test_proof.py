@@ -79,6 +79,15 @@ def test_an_evasion_does_not_meet_the_counters(slug, edits):
     assert "The run that is counted" not in sentences[0][0], "it is wrong, and belongs to another list"
 
 
+@pytest.mark.parametrize(("slug", "edits"), edits_of(cheats.WITHOUT_POINT))
+def test_what_does_not_overlap_is_no_double_buffer(slug, edits):
+    step = steps.get(slug)
+    made = compile_kernel(cheats.source(slug, edits), entry=step.entry)
+    assert gemm.check(made, gemm.adversarial(gemm.geometry(made).tile), on="cpu").correct
+    said = [text for text, ok in proof.judged(made, step.expect, 1, lambda verdict: f"{verdict.text}: {verdict.yours:g}") if not ok]
+    assert len(said) == 1 and re.match(r"multiply-adds (behind a tile's loads|between a copy and its wait): \d", said[0]), said
+
+
 @pytest.mark.parametrize(("slug", "edits"), edits_of(cheats.OTHER_WAYS))
 def test_another_way_meets_the_counters(slug, edits):
     sentences = judged(slug, cheats.source(slug, edits))

@@ -1,7 +1,8 @@
 //! kind: diagnose
 //! title: A promise nobody keeps
 //! task: You saw this kernel stop. It decides for each piece whether to take it in one load, and asks one question too few. Add it, so that
-//!     the slower path is taken where it must be, and only there.
+//!     the slower path is taken where it must be, and only there. Counted besides: a product with N = K = 61 in rows of 64 floats, whose
+//!     pieces are aligned, and all but the last one of a row whole.
 //! hint: The check prints the shapes. What do their leading dimensions have in common?
 //! hint: The first element of row 1 lies lda * 4 bytes behind that of row 0. When is that a multiple of 16?
 //! hint: load4 need not know the leading dimension: the address of the piece says it all. Take the wide load only where the address is a
@@ -9,8 +10,10 @@
 //! expect: sectors per load of A == 16
 //! expect: sectors per load of B == 16
 //! expect: global loads per result <= 1/128 K
+//! expect: global loads where rows are 3 shorter <= 128
 //! after: The solution shown asks for each piece, which is always right, and neighbouring lanes can take different paths. The lesson's kernel asks
-//!     once for the whole matrix: fewer questions in the loop, and no warp goes both ways.
+//!     once for the whole matrix, its width included: fewer questions in the loop, and no warp goes both ways, but all of it goes the slower
+//!     way for one such piece.
 constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K
 constexpr int TM = 4, TN = 4;             // tile of C per thread
 constexpr int THREADS = 256;

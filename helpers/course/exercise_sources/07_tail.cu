@@ -1,7 +1,7 @@
 //! kind: diagnose
 //! title: The tail of a row
 //! task: You saw this kernel give NaN: it takes the last piece of a row of A whole. Repair it so that only such pieces go
-//!     another way; all others stay wide.
+//!     another way; all others stay wide. Counted besides: a product with N = K = 61 in rows of 64 floats, where that is one piece of each row.
 //! hint: The padding of the matrices in a check is NaN. Who reads it?
 //! hint: With K = 21 and lda = 24, every piece of four is aligned. What is in the last one?
 //! hint: The tile of B holds zeros where K ends, but 0 times NaN is NaN. A piece may be loaded whole only
@@ -9,6 +9,7 @@
 //! expect: sectors per load of A == 16
 //! expect: sectors per load of B == 16
 //! expect: global loads per result <= 1/128 K
+//! expect: global loads where rows are 3 shorter <= 128
 //! after: With zeros in the padding the kernel as it was would pass every test. Uninitialised memory often holds zeros.
 constexpr int BM = 64, BN = 64, BK = 16;  // tile of C per block, and its step along K
 constexpr int TM = 4, TN = 4;             // tile of C per thread

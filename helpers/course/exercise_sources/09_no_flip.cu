@@ -9,6 +9,7 @@
 //! expect: global loads per result <= 1/32 K
 //! expect: barriers per warp <= 1/8 K + 1
 //! expect: barriers per fill of shared memory <= 1
+//! expect: multiply-adds behind a tile's loads >= 128
 //! after: The result can be right on every run you try. What matters is what the barriers allow.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp

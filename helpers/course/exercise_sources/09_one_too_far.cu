@@ -8,6 +8,7 @@
 //!     no multiple of BK.
 //! expect: global loads per result <= 1/32 K
 //! expect: barriers per fill of shared memory <= 1
+//! expect: multiply-adds behind a tile's loads >= 128
 //! after: A load whose value nobody uses is a load all the same. If its address is not yours, a GPU may stop the
 //!     kernel for it.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

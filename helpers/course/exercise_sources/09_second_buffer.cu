@@ -12,6 +12,7 @@
 //! expect: wavefronts per shared load <= 2
 //! expect: global loads per result <= 1/32 K
 //! expect: barriers per fill of shared memory <= 1
+//! expect: multiply-adds behind a tile's loads >= 128
 //! after: One barrier for each step, and one for the first tiles.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp

@@ -210,6 +210,13 @@ SCALAR = "for (int k = 0; k < K; k++) sums[i] += A[size_t(r) * lda + k] * B[size
 # Counters that are met by other means than the exercise asks for: (exercise, name, edits).
 EVASIONS = [
     ("second_buffer", "one buffer of twice the depth", ("BK = 8;", "BK = 16;"), ("tiles[2]", "tiles[1]"), ("buffer ^= 1;", "__syncthreads();")),
+    ("second_buffer", "asked for when it is needed", ("        fetch(k0 + BK);  // past the end of K this loads nothing\n", ""), ("buffer ^= 1;", "fetch(k0 + BK);\n        buffer ^= 1;")),
+    ("no_flip", "asked for when it is needed", ("        fetch(k0 + BK);  // past the end of K this loads nothing\n", ""), ("buffer ^= 1;", "fetch(k0 + BK);\n        buffer ^= 1;")),
+    ("tail", "all of a matrix of any width", ("= is_aligned(A, lda)", "= is_aligned(A, lda) && K % 4 == 0"), ("is_aligned(B, ldb);", "is_aligned(B, ldb) && N % 4 == 0;")),
+    ("tail", "all of an A of any width", ("= is_aligned(A, lda)", "= is_aligned(A, lda) && K % 4 == 0")),
+    ("tail", "all of a B of any width", ("is_aligned(B, ldb);", "is_aligned(B, ldb) && N % 4 == 0;")),
+    ("any_row", "all of a matrix of any width", ("int left) {", "int left, int width) {"), ("if (left > 3", "if (width % 4 == 0 && left > 3"),
+     ("K - k : 0)", "K - k : 0, K)"), ("N - c : 0)", "N - c : 0, N)")),
     ("no_flip", "one more barrier", ("buffer ^= 1;", "buffer ^= 1;\n        __syncthreads();")),
     ("number_the_lanes", "loads of 32 bits", ("__shared__ __align__(16)", "volatile __shared__ __align__(16)"),
      ("lane_row = lane / 2 % 8, lane_col = lane / 16 * 2 + lane % 2;", "lane_row = lane % 8, lane_col = lane / 8;")),
@@ -334,8 +341,22 @@ REPLACED["early_exit"] = (
     (LOAD_B, "const float b = atomicAdd((float*)&B[size_t(k) * ldb + col], 0.f);"),
 )
 
+# Kernels of steps that do what the step is about, and nothing of what it is for: (step, name, edits).
+WITHOUT_POINT = [
+    ("double_buffer", "asked for when it is needed", ("        fetch(k0 + BK);  // past the end of K this loads nothing\n", ""), ("buffer ^= 1;", "fetch(k0 + BK);\n        buffer ^= 1;")),
+    ("async_copy", "waited for at once", ("        commit();            //", "        commit(), wait<0>();  //")),
+    ("schedule", "waited for at once", ("int n = (k - FIRST) / EVERY * AT_ONCE;", "int n = k < BK - 1 ? A_COPIES + B_COPIES : 0;"),
+     ("n < (k - FIRST) / EVERY * AT_ONCE + AT_ONCE", "n < A_COPIES + B_COPIES"), ("wait<STAGES - 2>();  // the", "wait<0>();  // the")),
+    ("autotune", "waited for at once", ("int n = (k - FIRST) / EVERY * AT_ONCE;", "int n = k < BK - 1 ? A_COPIES + B_COPIES : 0;"),
+     ("n < (k - FIRST) / EVERY * AT_ONCE + AT_ONCE", "n < A_COPIES + B_COPIES"), ("wait<STAGES - 2>();  // the", "wait<0>();  // the")),
+]  # fmt: skip
+
 # The unlike twins: right by other means than the solution's, and they meet the counters: (exercise, name, edits).
 OTHER_WAYS = [
+    ("second_buffer", "nothing asked for in the last turn", ("fetch(k0 + BK);", "if (k0 + BK < K) fetch(k0 + BK);"), ("store(tiles[buffer]);", "if (k0 + BK < K) store(tiles[buffer]);")),
+    ("tail", "asked for each piece", ("if (aligned && left > 3)", "if ((size_t)from % 16 == 0 && left > 3)")),
+    ("any_row", "asked once for a matrix", ("int left) {", "int left, bool aligned) {"), ("(size_t)from % 16 == 0", "aligned"),
+     ("K - k : 0)", "K - k : 0, ((size_t)A | lda * 4) % 16 == 0)"), ("N - c : 0)", "N - c : 0, ((size_t)B | ldb * 4) % 16 == 0)")),
     ("first_kernel", "lanes along the rows of C", ("t % BM;", "t / BN;"), ("t / BM;", "t % BN;")),
     ("half_and_half", "the upper half fetches A", ("if (t < BM * BK) {", "if (t >= BM * BK) {"), ("const int i = t / BK, k = t % BK;", "const int i = (t - BM * BK) / BK, k = t % BK;"),
      ("u = t - BM * BK", "u = t")),
