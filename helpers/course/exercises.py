@@ -5,7 +5,8 @@ One exercise is one file in `exercise_sources/`, named NN_slug after its lesson:
 function; kernel or function are called slug. The file as it stands is the solution, and compiles. Lines that begin
 with the comment leader and `!` describe it: kind, title, task, hint (one per stage), expect (see `measures.expect`), given (of what is to
 be changed: block and tile are not, and shall be the solution's), case (arguments of a function), scales, accuracy and nan (data of its
-own, see `demanding`), after (said when solved); five spaces continue a text. The regions, here for C++:
+own, see `demanding`), fewer (said of a count that is exact and not reached), after (said when solved); five spaces continue a text. The
+regions, here for C++:
 
     //[solution
     if (row >= M || col >= N) return;
@@ -42,7 +43,7 @@ from helpers.run.transposes import said_of
 from helpers.sim.machine import printout
 
 from . import demanding, history, likeness, proof
-from .measures import Expectation, expect
+from .measures import Expectation, Verdict, expect
 from .steps import STEPS, Step
 from .store import Store, own
 
@@ -99,7 +100,7 @@ class Exercise:
     """One exercise. lesson: number of its step. kind: one of KINDS. cases: argument tuples, for functions. solution, starter: source.
     scales: powers of two up to which rows and columns are multiplied in products besides, 0: none. accuracy: K of a sum, the errors
     allowed in it, and how small its numbers are (see `demanding.judge_accuracy`). nan: NaN in A must be NaN in C. given: block and tile
-    are the solution's."""
+    are the solution's. fewer: said of a count that is exact and not reached: why less is not better."""
 
     lesson: int
     slug: str
@@ -117,6 +118,7 @@ class Exercise:
     accuracy: tuple[int, float, int] | None = None
     nan: bool = False
     given: bool = False
+    fewer: str = ""
 
     @explained
     def check(self, answer: Any, store: Store | None = None, seed: int | None = None) -> ExerciseReport:
@@ -202,9 +204,7 @@ class Exercise:
         expectations = self._as_given(answer) + self._followed(answer)
         if self.expect and not report.endless:
             try:
-                expectations += proof.judged(
-                    answer, self.expect, report.seed, lambda v: f"{v.text}: yours {v.yours:g}, expected {v.expected}."
-                )
+                expectations += proof.judged(answer, self.expect, report.seed, self._wording)
             except CourseError as error:
                 expectations += ((f"The counters could not be judged: {error.message}", False),)
         if self.accuracy and report.correct:
@@ -216,6 +216,11 @@ class Exercise:
         found = {item.name: getattr(report, item.name) for item in fields(report)}
         foreign = self._foreign(answer) if report.correct else ""
         return ExerciseReport(**{**found, "expectations": expectations}, title=self.title, after=self.after, foreign=foreign)
+
+    def _wording(self, verdict: Verdict) -> str:
+        """A verdict as a sentence."""
+        less = self.fewer if not (verdict.ok or verdict.too_much or verdict.expected.startswith("at ")) else ""
+        return f"{verdict.text}: yours {verdict.yours:g}, expected {verdict.expected}. {less}".rstrip()
 
     def _as_given(self, answer: Kernel) -> tuple[tuple[str, bool], ...]:
         """What is wrong with the constants of an answer: block and tile are part of the task, but where they are what is to be changed."""
@@ -331,7 +336,7 @@ def parse(filename: str, text: str) -> Exercise:
     leader = _LEADERS[f".{suffix}"]
     lines = text.rstrip().split("\n")
     texts: dict[str, list[str]] = {
-        key: [] for key in ("kind", "title", "task", "hint", "expect", "given", "case", "scales", "accuracy", "nan", "after")
+        key: [] for key in ("kind", "title", "task", "hint", "expect", "given", "case", "scales", "accuracy", "nan", "fewer", "after")
     }
     key = None
     start = 0
@@ -365,6 +370,7 @@ def parse(filename: str, text: str) -> Exercise:
         accuracy=_accuracy(" ".join(texts["accuracy"])),
         nan=bool(texts["nan"]),
         given=kind != "change" or bool(texts["given"]),
+        fewer=" ".join(texts["fewer"]),
     )
 
 

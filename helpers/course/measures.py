@@ -751,7 +751,7 @@ def is_part_of(words: str, whole: str) -> bool:
 def _counted(words: str) -> tuple[str, str]:
     """The counter that these words name, and the array if they are about one; ("", "") where lines are not told apart."""
     for pattern, counter in _COUNTERS:
-        if found := re.fullmatch(pattern, words):
+        if found := re.fullmatch(pattern, words.removesuffix(" of each warp")):
             return counter, next(filter(None, found.groups()), "")
     return "", ""
 

@@ -28,7 +28,6 @@ SECONDS = 120.0  # that its blocks may take
 _APART = 64  # elements of K where blocks far apart show that their tiles are
 _NOT_ASKED = "not asked of blocks that share tiles of C, which leave their sums to each other in device memory."
 _SPACES = frozenset({"global", "shared", "cluster"})
-_PADS = ("pad_a", "pad_b", "pad_c")
 _IN_ORDER = 128  # elements of K in which the order of copies, loads and multiply-adds shows
 _ALIKE = 0.05  # blocks are alike that differ by less
 _COUNTED = (names.INSTRUCTIONS, names.requests("global", "ld"), names.sectors("global", "ld"), names.requests("global", "st"))
@@ -49,7 +48,8 @@ def judged(
     trace = TraceFilter(spaces=_SPACES, math=ordered and not apart)
     runs = {}
     for longer in sorted({0, *(expectation.longer for expectation in expectations)}, key=abs):
-        problem = replace(gemm.problem_for(kernel, size, *[size + min(longer, 0)] * 2), **dict.fromkeys(_PADS, abs(longer)))
+        width, pad = size + min(longer, 0), abs(longer)
+        problem = replace(gemm.problem_for(kernel, size, width, width), pad_a=pad, pad_b=pad, pad_c=pad)
         arrays = gemm.fitted(kernel, problem).arrays()
         before = tuple(array.copy() for array in arrays)
         runs[longer] = run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=trace)

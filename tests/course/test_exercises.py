@@ -307,6 +307,21 @@ def test_a_rectangle_of_another_area_is_a_sentence(rectangle, why):
         helpers.compile(practice.solution.replace("TM = 8, TN = 4", rectangle), entry=practice.slug)
 
 
+def test_stores_of_each_warp_name_their_line_too():
+    edits = ("i = t / (BN / 4), q = t % (BN / 4) * 4, k = k0 + i,", "i = t % BK, q = t / BK * 4, k = k0 + i,")
+    said = str(exercise("four_at_a_time").judge(helpers.compile(_edited("four_at_a_time", edits)), 1, on="cpu"))
+    assert (
+        "bank conflicts of shared stores of each warp: yours 128, expected at most 16. Most of it is in line 39, “*reinterpret_cast" in said
+    )
+
+
+def test_fewer_than_has_to_be_says_what_has_to_stay():
+    edits = (("As[tx][ty ^ tx] = a;", "As[ty][tx] = a;"), ("As[k][ty ^ k]", "As[ty][k]"))
+    report = exercise("column_store").judge(helpers.compile(_edited("column_store", *edits)), 1, on="cpu")
+    (said,) = [text for ok, text in report.lines() if not ok]
+    assert said == f"shared loads per result: yours 80, expected 128. {exercise('column_store').fewer}" and "stays transposed" in said
+
+
 def test_an_exercise_whose_tile_is_given_does_not_offer_another():
     report = str(exercise("how_many_squares").judge(helpers.compile(exercise("how_many_squares").starter), 1, on="cpu"))
     assert "its threads store to 64 × 64: let them compute the rest." in report and "let tile_shape" not in report
@@ -324,6 +339,9 @@ def _edited(slug: str, *edits: tuple[str, str], solution: bool = True) -> str:
     ("finish_the_tile", [("BM = 8;", "BM = 32;")], "tile of C per block: yours (32, 32), given (8, 32)."),
     ("two_rows", [("BM = 64;", "BM = 128;")], "tile of C per block: yours (128, 32), asked for (64, 32)."),
     ("two_rows", [("{BN, 32, 1}", "{BN, 16, 1}")], "threads per block: yours (32, 16, 1), given (32, 32, 1)."),
+    ("hand_on", [("WM = 16", "WM = 32"), ("TM = 4, TN = 4", "TM = 8, TN = 4")], "threads per block: yours (128, 1, 1), given (256, 1, 1)."),
+    ("which_rectangle", [("TM = 8, TN = 4", "TM = 8, TN = 8"), ("TM * TN == 32", "true")], "threads per block: yours (64, 1, 1), given (128, 1, 1)."),
+    ("which_rectangle", [("BM = 64, BN = 64", "BM = 128, BN = 128")], "tile of C per block: yours (128, 128), given (64, 64)."),
     ("flat_block", [("{BM, BN}; ", "{BM, BN * 2}; ")], "tile of C per block: yours (32, 64), given (32, 32)."),
 ])  # fmt: skip
 def test_what_a_change_leaves_as_it_is_is_asked_for(slug, edits, said):

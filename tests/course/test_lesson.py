@@ -323,13 +323,35 @@ def with_edits(slug: str, *edits: tuple[str, str]) -> LessonKernel:
     return LessonKernel(compile_source(source), slug)
 
 
-def test_fewer_loads_than_the_step_has_are_no_mistake():
-    report = with_edits("thread_tile_1d", ("BM = 64", "BM = 128"), ("BN = 64", "BN = 128"), ("TM = 16", "TM = 32")).check()
-    (said,) = [text for ok, text in report.lines() if not ok]
-    assert said == (
-        "global loads per result: 2 (expected 4). That is fewer than this step's own kernel has, whose tile is 64 × 64; climb() takes it "
-        "all the same."
-    )
+GUARDED = "if (k0 + BK < K) {\n            store(buffer);\n            __syncthreads();\n        }\n    }\n"
+
+
+@pytest.mark.parametrize(("slug", "edits"), [
+    ("thread_tile_1d", [("BM = 64", "BM = 128"), ("BN = 64", "BN = 128"), ("TM = 16", "TM = 32")]),
+    ("bank_conflicts", [("TN = 8", "TN = 16")]),
+    ("warp_tile", [("WM = 32", "WM = 64"), ("TM = 8", "TM = 16")]),
+    ("double_buffer", [("store(buffer);\n        __syncthreads();\n    }\n", GUARDED)]),
+])  # fmt: skip
+def test_fewer_loads_or_barriers_than_the_step_has_are_no_mistake(slug, edits):
+    report = with_edits(slug, *edits).check()
+    assert report.passed and all(ok for ok, _ in report.lines()), str(report)
+
+
+MORE = "That is more than this step's own kernel has, whose"
+
+
+@pytest.mark.parametrize(("slug", "edits", "because"), [
+    ("warp_tile", [("BM = 128", "BM = 64")], f"{MORE} tile is 128 × 128; "),
+    ("warp_tile", [("WN = 64", "WN = 32"), ("TN = 8", "TN = 4")], f"{MORE} threads have 64 results each and here 32; "),
+    ("warp_tile", [("lane / (2 * LANES_N) * 2 + lane % 2", "lane % LANES_M"), ("lane / 2 % LANES_N", "lane / LANES_M")], ""),
+    ("bank_conflicts", [("BK = 8", "BK = 16")], ""),
+    ("bank_conflicts", [("PAD = 4", "PAD = 8")], ""),
+])  # fmt: skip
+def test_what_is_not_met_says_which_tile_is_another_and_that_it_climbs(slug, edits, because):
+    report = with_edits(slug, *edits).check()
+    said = [text for ok, text in report.lines() if not ok]
+    assert report.correct and f"). {because}climb() takes it all the same." in said[0]
+    assert "climb()" not in "".join(said[1:])
 
 
 def test_more_loads_of_a_smaller_tile_than_a_bound_allows_are_told_as_that():

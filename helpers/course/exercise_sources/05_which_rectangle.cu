@@ -6,6 +6,7 @@
 //! hint: Of all rectangles with the same area, which has the shortest sides together?
 //! hint: Executed, the loads are fewer than in the source: four neighbours come with one instruction, along k for A and
 //!     along the columns for B. With TN = 1 that does not help B.
+//! given: block and tile
 //! expect: shared loads per result <= 3/32 K
 //! expect: global loads per result <= 1/32 K
 //! after: As near to a square as 32 allows, upright or lying: K/TM + K/TN is smallest where both are equal, as a field of given area needs

@@ -15,6 +15,8 @@
 //! expect: sectors per load of A <= 4
 //! expect: global loads per result <= 1/16 K
 //! expect: shared stores per result == 1/16 K
+//! fewer: The tile stays transposed: what has one k stays in one row of As, so that a load from it brings one float. Lying as in global memory
+//!     it has no conflicts to get rid of.
 //! after: Padding by one float, As[BK][BM + 1], does the same at the price of a column that nobody uses. This is the place for which it is
 //!     meant: a warp that goes down a column.
 constexpr int BM = 32;  // rows of C per block

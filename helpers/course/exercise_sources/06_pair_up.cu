@@ -14,7 +14,7 @@
 //! expect: bank conflicts of shared loads == 0
 //! expect: global loads per result <= 1/32 K
 //! expect: shared loads per result <= 1/8 K
-//! after: The load of As does not lose: its lanes agree with n ^ 2 now, where they agreed with n ^ 1 before. Step
+//! after: In the solution shown, the load of As does not lose: its lanes agree with n ^ 2, where they agreed with n ^ 1 before. Step
 //!     08 deals out the threads of a warp with this rule in mind.
 constexpr int BM = 64, BN = 64, BK = 8;  // tile of C per block, and its step along K
 constexpr int TM = 4, TN = 4;            // tile of C per thread
