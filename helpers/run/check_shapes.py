@@ -103,7 +103,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         across, down = (across + 1, down) if across * columns <= down * rows else (across, down + 1)
     place = (any_of(across // 2, across - 1), any_of(down // 2, down - 1)), (any_of(1, across - 1), any_of(0, 1))
     across_cluster = columns * geometry(kernel).cluster[0]
-    step, vector = _step(kernel), VECTOR // element_type(dtype).bytes
+    step, vector = step_along_k(kernel), VECTOR // element_type(dtype).bytes
     depths = (step, step * odd(3, 6)) if step else (64, 8 * odd(3, 9))
     whole = [
         one(
@@ -224,7 +224,7 @@ def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:
 def _square(kernel: Kernel, seed: int) -> SampledProblem:
     """A tile of a product with M = N = K of several tiles: whole ones, and whole steps along K, unless that is too long."""
     random, (rows, columns), (dtype, out_dtype) = np.random.default_rng(seed), geometry(kernel).tile, types(kernel)
-    step = _step(kernel) or 64
+    step = step_along_k(kernel) or 64
     unit = next((unit for unit in (math.lcm(rows, columns, step), math.lcm(rows, columns)) if unit <= _LONGEST_SQUARE), step)
     side = unit * -(-max(_SQUARE, rows, columns) // unit)
     place = int(random.integers(side // columns)), int(random.integers(side // rows))
@@ -295,7 +295,7 @@ def beyond_16_bits(kernel: Kernel, seed: int) -> Problem:
     return long(7, 7, int(random.integers(*_BEYOND_16_BITS)) | 15, dtype=dtype, out_dtype=out_dtype, seed=seed)
 
 
-def _step(kernel: Kernel) -> int | None:
+def step_along_k(kernel: Kernel) -> int | None:
     """Its step along K, if the source has a constant of the usual name."""
     found = re.search(r"\b(?:BK|BLOCK_?K|TILE_?K|K_?STEP)\s*=?\s*(\d+)\b", kernel.source, re.I)
     return int(found[1]) if found and 1 <= int(found[1]) <= _LONGEST_STEP else None
@@ -322,7 +322,7 @@ def neighbours(kernel: Kernel, seed: int) -> SampledProblem | None:
     down = tiles // across
     numbers = [0, *(1 << bits for bits in range((across * down - 1).bit_length()))]
     places = tuple((number % across, number // across) for number in numbers)
-    k = (_step(kernel) or 64) * slices
+    k = (step_along_k(kernel) or 64) * slices
     return SampledProblem(rows * down, columns * across, k, dtype=dtype, out_dtype=out_dtype, places=places, seed=seed)
 
 

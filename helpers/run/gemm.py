@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from helpers.arguments import explained
-from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, SlowedError, UnexplainedError, quote
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, SlowedError, UnexplainedError, quote
 from helpers.sim import Trace, TraceFilter
 from helpers.sim.checks.endless import MAY_BE_LARGE, NEVER_ENDS
 from helpers.sim.code import cfg, time_limit
@@ -30,7 +30,18 @@ from helpers.toolchain.diagnostics import used_unset
 
 from . import likely_causes
 from .check_report import Case, CheckReport
-from .check_shapes import DEEP, adversarial, beyond_16_bits, drawn, laid_out, not_finite, of_any_alignment, of_any_end, takes_several
+from .check_shapes import (
+    DEEP,
+    adversarial,
+    beyond_16_bits,
+    drawn,
+    laid_out,
+    not_finite,
+    of_any_alignment,
+    of_any_end,
+    step_along_k,
+    takes_several,
+)  # fmt: skip
 from .differences import (
     changed,
     compare,
@@ -45,6 +56,7 @@ from .differences import (
     stored,
     wrong_ones,
 )
+from .far_rows import far_apart, spread
 from .geometry import MOST_IN_TILE, Geometry, geometry, taken_for_bias
 from .kernel import Kernel, Run, gpu_multiprocessors, place
 from .launch_arguments import LaunchArguments, launch_arguments
@@ -391,7 +403,8 @@ def check(
     The longest of the shapes drawn, or one with K `beyond_16_bits`, which comes last where nothing else was wrong and native code has
     executed the longest, is put off where native code notices something in it, because the NumPy machine takes long to
     say what; if the other shapes have findings, it is not tried before these are gone. whole: it is tried all the same.
-    Where all of its own shapes are right, it is asked besides whether each of many tiles is one of a block's (`_unreached_tiles`).
+    Where all of its own shapes are right, it is asked besides whether each of many tiles is one of a block's (`_unreached_tiles`), and a
+    remark says whether an index of 32 bits is too short for matrices of 2^32 elements (`_of_far_rows`).
     """
     _need("check", kernel)
     if not (seed is None or (isinstance(seed, int) and seed >= 0)) or not isinstance(seconds, numbers.Real):
@@ -422,7 +435,7 @@ def check(
     cases: dict[int, Case] = {}
     findings: dict[tuple, Finding] = {}
     used = "cpu"
-    left, results_alone, begun = _Left(), 0, time_limit.now()
+    left, results_alone, begun, far = _Left(), 0, time_limit.now(), ""
     longest, put_off = len(fixed), False
     furthest, engine = len(problems) - 1 if last else None, ""
     beyond: _Beyond | None = None  # what blocks store beyond their tile: asked of those that run alone
@@ -479,6 +492,7 @@ def check(
         if any(finding.kind == "endless" for finding in found):
             break
     if seed is not None and len(cases) == len(problems) and not any(case.message for case in cases.values()):
+        far = _of_far_rows(kernel, seed)
         beyond = _beyond_tile(kernel, seed) if beyond is None else beyond
         found_last = [beyond.case]
         if beyond.case is None or beyond.kernel is not kernel:  # else nobody can say which tiles its blocks reach
@@ -496,7 +510,7 @@ def check(
     in_order = tuple(_told(kernel, [cases[index] for index in sorted(cases)]))
     return CheckReport(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
-        results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel),))),
+        results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel), far))),
     )  # fmt: skip
 
 
@@ -536,6 +550,30 @@ def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
         if case.message:
             return case
     return None
+
+
+def _of_far_rows(kernel: Kernel, seed: int) -> str:
+    """What is wrong with a product of which one matrix has its rows so `far_apart`, as a sentence; '' where it is right, and where this
+    computer cannot tell."""
+    for name, near, far in far_apart(kernel, step_along_k(kernel), seed):
+        before = near.arrays()
+        try:
+            arrays = spread(far, before)
+            run(kernel, far, "cpu", arrays, counters=False, findings=False, seconds=PATIENCE)
+        except RunError as error:
+            if not any(finding.kind == "out-of-bounds" for finding in error.findings):
+                return ""
+            wrong = error.message
+        except (MemoryError, CourseError):
+            return ""
+        else:
+            got, (value, bound) = np.array(arrays[2][:, : near.n], np.float64), near.expected(*before)
+            wrong = first_difference(~(np.abs(got - value) <= bound), got, value)
+            wrong += f" Multiply the number of a row by ld{name.lower()} in size_t." if wrong else ""
+        if wrong:
+            row = far.stored["ABC".index(name)].pitch
+            return f"{name} is too large for an index of 32 bits where ld{name.lower()} is {row:,}. Smaller matrices are right. {wrong}"
+    return ""
 
 
 @dataclass(frozen=True)

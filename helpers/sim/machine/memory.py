@@ -9,9 +9,10 @@ Addresses arrive as int64 arrays that broadcast to the lanes; a value that is th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,6 +44,39 @@ class Argument:
     base: int
 
 
+class FarRows(np.ndarray):
+    """A matrix [rows, leading dimension], of whose rows only the first `width` elements were ever touched, and only these are copied: it
+    may be larger than this computer's memory."""
+
+    width = 0
+
+    def __array_finalize__(self, other):
+        self.width = getattr(other, "width", 0)
+
+
+def far_rows(rows: int, row: int, width: int, dtype: Any) -> FarRows:
+    """Zeros [rows, row]. Raises MemoryError where this computer has no room for so many addresses."""
+    matrix = _untouched(rows * row * np.dtype(dtype).itemsize).view(dtype).reshape(rows, row).view(FarRows)
+    matrix.width = width
+    return matrix
+
+
+def _untouched(nbytes: int) -> np.ndarray:
+    """Zeros that take memory, in small pages, only where they are touched. Raises MemoryError where there is no room for the addresses."""
+    if sys.platform == "win32":
+        return np.zeros(nbytes, np.uint8)
+    import mmap  # here: where the machine runs in a page there may be none
+
+    try:
+        # Linux counts it as taken at once without the flag, which mmap has no name for before Python 3.13.
+        area = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0x4000 if sys.platform == "linux" else 0))
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            area.madvise(mmap.MADV_NOHUGEPAGE)
+    except (OSError, ValueError, OverflowError):
+        raise MemoryError from None
+    return np.frombuffer(area, np.uint8)
+
+
 class DeviceMemory:
     """Global and constant memory of one launch. Offsets count from DEVICE_BASE."""
 
@@ -68,7 +102,8 @@ class DeviceMemory:
             top = start + high - low
         self.size = -(-(top + LEAST_GUARD) // ALIGN) * ALIGN
         try:
-            self.bytes = np.zeros(self.size, np.uint8)
+            far = any(isinstance(argument.array, FarRows) for argument in self.arguments)
+            self.bytes = _untouched(self.size) if far else np.zeros(self.size, np.uint8)
         except MemoryError:
             raise RunError(f"The arrays need {self.size >> 20} MB in the machine, more than this computer has free.") from None
         self.views = _views(self.bytes)
@@ -76,7 +111,7 @@ class DeviceMemory:
         for position, width, address in program.image_addresses:
             self.bytes[position : position + width] = np.frombuffer(address.to_bytes(8, "little")[:width], np.uint8)
         for argument in self.arguments:
-            self.bytes[argument.base : argument.base + argument.array.nbytes] = argument.array.reshape(-1).view(np.uint8)
+            self._part(argument)[...] = _touched(argument.array)
         merged = _merge(spans)
         self.starts = np.array([start for start, _ in merged] or [0], np.int64)
         self.ends = np.array([end for _, end in merged] or [0], np.int64)
@@ -98,9 +133,14 @@ class DeviceMemory:
     def copy_back(self) -> None:
         """Give the results to the host arrays."""
         for argument in self.arguments:
-            flat = argument.array.reshape(-1)
-            if flat.flags.writeable and argument.array.nbytes:
-                flat.view(np.uint8)[:] = self.bytes[argument.base : argument.base + argument.array.nbytes]
+            if argument.array.flags.writeable and argument.array.nbytes:
+                _touched(argument.array)[...] = self._part(argument)
+
+    def _part(self, argument: Argument) -> np.ndarray:
+        """The bytes of an argument, shaped as `_touched` shapes its array."""
+        array = argument.array
+        part = self.bytes[argument.base : argument.base + array.nbytes]
+        return part.reshape(len(array), -1)[:, : array.width * array.itemsize] if isinstance(array, FarRows) else part
 
     def locate(self, m: Chunk, site: Site, addresses: np.ndarray, width: int):
         """(offsets that are safe to use, mask of lanes to access or None for all in m.mask).
@@ -143,6 +183,13 @@ class DeviceMemory:
         fallback = offsets[good].flat[0] if good.any() else 0
         mask = good if m.mask is None else good & m.mask
         return np.where(good, offsets, fallback), mask
+
+
+def _touched(array: np.ndarray) -> np.ndarray:
+    """The bytes of an array, flat; of far rows [rows, bytes] of what was touched."""
+    if isinstance(array, FarRows):
+        return array.view(np.ndarray).view(np.uint8)[:, : array.width * array.itemsize]
+    return array.reshape(-1).view(np.uint8)
 
 
 def _views(memory: np.ndarray) -> dict[np.dtype, np.ndarray]:

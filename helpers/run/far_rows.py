@@ -1,0 +1,53 @@
+"""Products whose rows are so far apart that an index of 32 bits does not reach them: a matrix of which few elements are touched, and which
+no memory holds as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from helpers.element_types import element_type
+from helpers.sim.machine.memory import far_rows
+
+from .geometry import geometry, tensor_maps
+from .kernel import Kernel
+from .own_products import fitted, problem_for, types
+from .passes import pieces
+from .problem import VECTOR, Problem
+
+_APART = 1 << 32  # elements from the first row to the last one
+_FEWEST = 8  # rows, so that a leading dimension is an int
+_LONGEST = 64  # elements of K
+
+
+def far_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Problem, Problem]]:
+    """(name, product, far): a product of one tile and of one step along K, and as `far` the same with the rows of the matrix of this name
+    so far apart that the last one begins behind 2^32 elements. None of kernels that are given copies of what is far apart, of those that
+    walk the tiles, and of those that multiply pieces."""
+    shape, (dtype, _) = geometry(kernel), types(kernel)
+    if tensor_maps(kernel) or pieces(kernel) or shape.persistent is not None:
+        return []
+    vector = VECTOR // element_type(dtype).bytes
+    k = min(max(_FEWEST, step or 2 * _FEWEST), _LONGEST)
+    m, n, k = (-(-extent // vector) * vector for extent in (max(_FEWEST, shape.tile[0]), max(_FEWEST, shape.tile[1] * shape.cluster[0]), k))
+    near = fitted(kernel, problem_for(kernel, m, n, k, alpha=1.5, beta=0.5, seed=seed))
+    if near.scale_block is not None:
+        return []
+
+    def pad(rows: int, width: int) -> int:  # whole vectors of either type
+        return -(-_APART // (rows - 1) // VECTOR) * VECTOR + -width % VECTOR
+
+    pads = {name: pad(of.rows, of.columns) for name, of in zip("ABC", near.stored, strict=True)}
+    return [(name, near, replace(near, **{f"pad_{name.lower()}": wide})) for name, wide in pads.items()]
+
+
+def spread(far: Problem, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """A, B and C of the near product, with their rows as far apart as `far` has them. Raises MemoryError where there is no room."""
+    made = []
+    for array, (_, _, row) in zip(arrays, far.stored, strict=True):
+        rows, width = array.shape
+        wide = far_rows(rows, row, width, array.dtype) if row > width else np.empty_like(array)
+        wide[:, :width] = array
+        made.append(wide)
+    return tuple(made)

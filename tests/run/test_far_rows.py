@@ -1,0 +1,69 @@
+"""Matrices larger than any memory, of which few elements are touched."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import helpers
+from helpers.course import steps
+from helpers.run import gemm
+from helpers.run.far_rows import far_apart, spread
+from helpers.sim.machine import memory
+
+
+def of_step(slug: str, *edits: tuple[str, str]):
+    source = steps.get(slug).kernel_source()
+    for old, new in edits:
+        source, made = re.subn(old, new, source)
+        assert made, old
+    return helpers.compile(source, entry=steps.get(slug).entry)
+
+
+@pytest.mark.parametrize("slug", ["naive", "vectorized", "schedule", "wmma"])
+def test_the_courses_kernels_reach_rows_that_are_far_apart(slug):
+    assert gemm._of_far_rows(of_step(slug), 1) == ""
+
+
+@pytest.mark.parametrize(("slug", "edit", "said"), [
+    ("vectorized", (r"\(size_t\)r \* lda", "r * lda"), r"^A is too large .* where lda is 33,818,\d{3}\. Smaller .* line 37: .* overflowed"),
+    ("vectorized", (r"\(size_t\)k \* ldb", "k * ldb"), r"^B is too large .* where ldb is .* line 37: .* overflowed"),
+    ("vectorized", (r"\(size_t\)r \* ldc", "r * ldc"), r"^C is too large .* where ldc is .* overflowed"),
+    ("vectorized", (r"\(size_t\)r \* lda", "unsigned(r) * lda"), r"^A is too large .* elements of C are wrong.* Multiply the number of a row by lda"),
+    ("schedule", (r"near = max\(.*?;", "near = true;"), r"^A is too large .* elements of C are wrong"),
+])  # fmt: skip
+def test_an_index_of_32_bits_is_told(slug, edit, said):
+    assert re.search(said, gemm._of_far_rows(of_step(slug, edit), 1))
+
+
+def test_a_check_remarks_it_and_takes_the_kernel():
+    report = gemm.check(of_step("coalesced", ("size_t row =", "int row ="), ("size_t col", "int col")), on="cpu", seed=1)
+    assert report.passed and re.search(
+        r"· A is too large for an index of 32 bits where lda is [\d,]+\. Smaller matrices are right\. line \d+", str(report)
+    )
+
+
+def test_only_what_is_touched_is_spread_and_copied():
+    kernel = of_step("coalesced")
+    for name, near, far in far_apart(kernel, None, 1):
+        small = near.arrays()
+        arrays = spread(far, small)
+        large = arrays["ABC".index(name)]
+        assert large.size > 1 << 32 and isinstance(large, memory.FarRows)
+        assert all(np.array_equal(wide[:, : one.shape[1]], one) for wide, one in zip(arrays, small, strict=True))
+        assert sum(isinstance(one, memory.FarRows) for one in arrays) == 1
+
+
+def test_who_is_given_copies_or_walks_the_tiles_is_not_asked():
+    step = steps.get("warp_specialized")
+    assert far_apart(helpers.compile(step.kernel_source(), entry=step.entry, arch=step.target()), 64, 1) == []
+
+
+def test_no_room_is_no_finding(monkeypatch):
+    def none(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("helpers.run.far_rows.far_rows", none)
+    assert gemm._of_far_rows(of_step("vectorized", (r"\(size_t\)r \* lda", "r * lda")), 1) == ""
