@@ -124,3 +124,27 @@ def judge_nan(kernel: Kernel, seed: int) -> tuple[str, bool]:
         f"{int(nans.sum()) - here} others, expected 0.",
         bool(nans[row].all()) and int(nans.sum()) == here,
     )
+
+
+def judge_infinity(kernel: Kernel, seed: int) -> tuple[str, bool]:
+    """(sentence, good): is C infinite in the row and the column that an infinity in the last k of A and of B makes so, and only there? K is
+    odd, so that a tile ends behind it: who repeats the last k there multiplies infinity by 0. (`NonFiniteProblem` asks nobody for that.)"""
+    problem = gemm.problem_for(kernel, *_SHAPES[1], seed=seed)
+    a, b, c = problem.arrays()
+    row, column, last = seed % problem.m, seed % problem.n, problem.k - 1
+    a[row, last] = b[last, column] = np.inf
+    with np.errstate(invalid="ignore"):
+        value, _ = problem.expected(a, b, c)
+    where = f"{problem} with infinity at A[{row}, {last}] and B[{last}, {column}]"
+    try:
+        gemm.run(kernel, problem, on="cpu", arrays=(a, b, c), counters=False, findings=False)
+    except CourseError as error:
+        return f"{where}: {error.message}", False
+    got = c[:, : problem.n].astype(np.float64)
+    infinite = np.isinf(value)
+    wrong, others = int((got[infinite] != value[infinite]).sum()), int((~np.isfinite(got[~infinite])).sum())
+    return (
+        f"{where}: {wrong} of {int(infinite.sum())} results of row {row} and column {column} are not the infinity that they should be, "
+        f"expected 0, and {others} others are infinite or NaN, expected 0.",
+        not (wrong or others),
+    )

@@ -4,9 +4,9 @@ counters and findings, so that performance can be graded without a GPU.
 One exercise is one file in `exercise_sources/`, named NN_slug after its lesson: `.cu` for a kernel, `.py` for a
 function; kernel or function are called slug. The file as it stands is the solution, and compiles. Lines that begin
 with the comment leader and `!` describe it: kind, title, task, hint (one per stage), expect (see `measures.expect`), given (of what is to
-be changed: block and tile are not, and shall be the solution's), case (arguments of a function), scales, accuracy and nan (data of its
-own, see `demanding`), fewer (said of a count that is exact and not reached), after (said when solved); five spaces continue a text. The
-regions, here for C++:
+be changed: block and tile are not, and shall be the solution's), case (arguments of a function), scales, accuracy, nan, infinity (data
+of its own, see `demanding`), fewer (said of a count that is exact and not reached), after (said when solved); five spaces continue a text.
+The regions, here for C++:
 
     //[solution
     if (row >= M || col >= N) return;
@@ -99,7 +99,8 @@ class ExerciseReport(CheckReport):
 class Exercise:
     """One exercise. lesson: number of its step. kind: one of KINDS. cases: argument tuples, for functions. solution, starter: source.
     scales: powers of two up to which rows and columns are multiplied in products besides, 0: none. accuracy: K of a sum, the errors
-    allowed in it, and how small its numbers are (see `demanding.judge_accuracy`). nan: NaN in A must be NaN in C. given: block and tile
+    allowed in it, and how small its numbers are (see `demanding.judge_accuracy`). nan: NaN in A must be NaN in C.
+    infinity: infinity in the last k must be infinity in C. given: block and tile
     are the solution's. fewer: said of a count that is exact and not reached: why less is not better."""
 
     lesson: int
@@ -117,6 +118,7 @@ class Exercise:
     scales: int = 0
     accuracy: tuple[int, float, int] | None = None
     nan: bool = False
+    infinity: bool = False
     given: bool = False
     fewer: str = ""
 
@@ -211,6 +213,8 @@ class Exercise:
             expectations += (demanding.judge_accuracy(answer, *self.accuracy, report.seed),)
         if self.nan and report.correct:
             expectations += (demanding.judge_nan(answer, report.seed),)
+        if self.infinity and report.correct:
+            expectations += (demanding.judge_infinity(answer, report.seed),)
         cases = tuple(replace(case, message=in_exercise(case.message, bool(self.given))) for case in report.cases)
         report = replace(report, cases=cases)
         found = {item.name: getattr(report, item.name) for item in fields(report)}
@@ -336,7 +340,8 @@ def parse(filename: str, text: str) -> Exercise:
     leader = _LEADERS[f".{suffix}"]
     lines = text.rstrip().split("\n")
     texts: dict[str, list[str]] = {
-        key: [] for key in ("kind", "title", "task", "hint", "expect", "given", "case", "scales", "accuracy", "nan", "fewer", "after")
+        key: []
+        for key in ("kind", "title", "task", "hint", "expect", "given", "case", "scales", "accuracy", "nan", "infinity", "fewer", "after")
     }
     key = None
     start = 0
@@ -369,6 +374,7 @@ def parse(filename: str, text: str) -> Exercise:
         scales=int(" ".join(texts["scales"]) or 0),
         accuracy=_accuracy(" ".join(texts["accuracy"])),
         nan=bool(texts["nan"]),
+        infinity=bool(texts["infinity"]),
         given=kind != "change" or bool(texts["given"]),
         fewer=" ".join(texts["fewer"]),
     )

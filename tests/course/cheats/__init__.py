@@ -420,6 +420,9 @@ EVERY = "k0 / BK % 4 == 3"
 ALONG_K = "k < K; k++) largest"
 WIDEST = "inverse_power(largest);"
 ON_OWN_DATA = [
+    ("what_is_left", "zeros in A alone", False, ("&B[size_t(k) * ldb + c], k < K)", "&B[size_t(min(k, K - 1)) * ldb + c], K > 0)")),
+    ("what_is_left", "zeros in B alone", False, ("&A[size_t(r) * lda + k], k < K)", "&A[size_t(r) * lda + min(k, K - 1)], K > 0)")),
+    ("what_is_left", "zeros beside the last k", True, ("&B[size_t(k) * ldb + c], k < K)", "&B[size_t(min(k, K - 1)) * ldb + c], k < K)")),
     ("overflow", "one factor for the block", False, (WIDEST, "inverse_power(__uint_as_float(__reduce_max_sync(0xffffff, __float_as_uint(largest))));")),
     ("overflow", "rows of A only", False, (WIDEST, "lane < BM ? inverse_power(largest) : 1;")),
     ("overflow", "from the first number of a row", False, (ALONG_K, ALONG_K.replace("K", "min(K, 1)"))),
