@@ -56,10 +56,10 @@ def judged(
         if wrong := gemm.compare(run.problem["problem"], before, arrays):
             return ((f"The run that is counted, {problem}, is wrong: {wrong}", False),)
     run = runs[0]
-    in_order = _first_block(kernel) if apart else run
     shape = gemm.geometry(kernel)
     sharing = shape.parts > 1 or (shape.depth or 1) > 1
     asked = [expectation for expectation in expectations if not (sharing and expectation.of_whole_tiles)]
+    in_order = _first_block(kernel) if apart and any(expectation.of_order for expectation in asked) else run
     verdicts, unjudged = [], []
     for expectation in asked:
         try:

@@ -239,7 +239,9 @@ def test_k_is_longer_than_its_counter(counter, least):
 
 
 SHARING = {
-    "autotune": ({"SLICES": 2}, ["global loads per result", "shared stores per result"]),
+    "autotune": (
+        {"SLICES": 2}, ["global loads per result", "shared stores per result", "multiply-adds between a copy and its wait"],
+    ),
     "warp_specialized": (
         {"SLICES": 2, "BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1}, ["global loads per result", "shared loads per result", "global stores"],
     ),
