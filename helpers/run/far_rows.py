@@ -38,8 +38,8 @@ def far_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Pr
     def pad(rows: int, width: int) -> int:  # whole vectors of either type
         return -(-_APART // (rows - 1) // VECTOR) * VECTOR + -width % VECTOR
 
-    pads = {name: pad(of.rows, of.columns) for name, of in zip("ABC", near.stored, strict=True)}
-    return [(name, near, replace(near, **{f"pad_{name.lower()}": wide})) for name, wide in pads.items()]
+    a, b, c = (pad(of.rows, of.columns) for of in near.stored)
+    return [("A", near, replace(near, pad_a=a)), ("B", near, replace(near, pad_b=b)), ("C", near, replace(near, pad_c=c))]
 
 
 def spread(far: Problem, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:

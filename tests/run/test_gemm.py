@@ -1,6 +1,7 @@
 """The GEMM problem and its check: a right kernel passes, and each kind of wrong one is told what is wrong.
 
-Tests of: helpers.run.check_report, helpers.run.check_shapes, helpers.run.differences, helpers.run.own_products
+Tests of: helpers.run.check_report, helpers.run.check_shapes, helpers.run.differences, helpers.run.own_products,
+helpers.run.product_runs
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 import helpers
 from helpers.course import steps
 from helpers.errors import LaunchError, NotBegunError, UnexplainedError
-from helpers.run import differences, gemm
+from helpers.run import differences, gemm, product_runs
 from helpers.run.check_shapes import near_special_factors
 from helpers.run.gemm import Problem
 from helpers.run.geometry import is_fused
@@ -621,7 +622,10 @@ def test_blocks_that_wait_for_each_other_are_all_run_instead_of_a_sample(monkeyp
     """Some of them alone wait until the time is over, which was told of a right kernel. Not the time tells them here."""
     kernel, ran = helpers.compile(SHARED_TILES), []
     whole = gemm.run
-    monkeypatch.setattr(gemm, "run", lambda kernel, problem, **more: ran.append((problem.m, problem.n)) or whole(kernel, problem, **more))
+    for module in (gemm, product_runs):
+        monkeypatch.setattr(
+            module, "run", lambda kernel, problem, **more: ran.append((problem.m, problem.n)) or whole(kernel, problem, **more)
+        )
     report = gemm.check(kernel, gemm.SampledProblem(40, 80, 64, places=((3, 2),)), on="cpu", seconds=10**6)
     assert report.passed, str(report)
     assert ran[0] == (40, 80) and ran[1:] == [(12, 24)] * 2  # the second one: it leaves something in its variables

@@ -12,7 +12,7 @@ import helpers
 from helpers.element_types import element_type
 from helpers.errors import LaunchError, RunError
 from helpers.model.predict import fitted
-from helpers.run import gemm
+from helpers.run import gemm, product_runs
 from helpers.run.kernel import Kernel
 from helpers.run.launch_arguments import NO_MAP, launch_arguments
 from helpers.sim.counting import names
@@ -83,7 +83,7 @@ def test_maps_describe_one_product():
 def test_counting_some_blocks_equals_counting_all(text, monkeypatch):
     kernel, problem = helpers.compile(text), Problem(160, 320, 32)
     whole = gemm.run(kernel, problem, on="cpu", findings=False)
-    monkeypatch.setattr(gemm, "_COUNTED_WHOLE", 0)
+    monkeypatch.setattr(product_runs, "_COUNTED_WHOLE", 0)
     counted = gemm.count(kernel, problem)
     name = names.threads("ffma")
     assert counted.sampled and counted.counters[name] == whole.counters[name] > 0
