@@ -23,8 +23,8 @@ _LONGEST = 64  # elements of K
 
 def far_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Problem, Problem]]:
     """(name, product, far): a product of one tile and of one step along K, and as `far` the same with the rows of the matrix of this name
-    so far apart that the last one begins behind 2^32 elements. None of kernels that are given copies of what is far apart, of those that
-    walk the tiles, and of those that multiply pieces."""
+    so far apart that the last one begins behind 2^32 elements; first of all three ("ABC"). None of kernels that are given copies of what
+    is far apart, of those that walk the tiles, and of those that multiply pieces."""
     shape, (dtype, _) = geometry(kernel), types(kernel)
     if tensor_maps(kernel) or pieces(kernel) or shape.persistent is not None:
         return []
@@ -39,7 +39,12 @@ def far_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Pr
         return -(-_APART // (rows - 1) // VECTOR) * VECTOR + -width % VECTOR
 
     a, b, c = (pad(of.rows, of.columns) for of in near.stored)
-    return [("A", near, replace(near, pad_a=a)), ("B", near, replace(near, pad_b=b)), ("C", near, replace(near, pad_c=c))]
+    return [
+        ("ABC", near, replace(near, pad_a=a, pad_b=b, pad_c=c)),
+        ("A", near, replace(near, pad_a=a)),
+        ("B", near, replace(near, pad_b=b)),
+        ("C", near, replace(near, pad_c=c)),
+    ]
 
 
 def spread(far: Problem, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
