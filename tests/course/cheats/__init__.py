@@ -355,7 +355,7 @@ WITHOUT_POINT = [
 
 # The unlike twins: right by other means than the solution's, and they meet the counters: (exercise, name, edits).
 OTHER_WAYS = [
-    ("second_buffer", "nothing asked for in the last turn", ("fetch(k0 + BK);", "if (k0 + BK < K) fetch(k0 + BK);"), ("store(tiles[buffer]);", "if (k0 + BK < K) store(tiles[buffer]);")),
+    ("second_buffer", "no store in the last turn", ("fetch(k0 + BK);", "if (k0 + BK < K) fetch(k0 + BK);"), ("store(tiles[buffer]);", "if (k0 + BK < K) store(tiles[buffer]);")),
     ("tail", "asked for each piece", ("if (aligned && left > 3)", "if ((size_t)from % 16 == 0 && left > 3)")),
     ("any_row", "asked once for a matrix", ("int left) {", "int left, bool aligned) {"), ("(size_t)from % 16 == 0", "aligned"),
      ("K - k : 0)", "K - k : 0, ((size_t)A | lda * 4) % 16 == 0)"), ("N - c : 0)", "N - c : 0, ((size_t)B | ldb * 4) % 16 == 0)")),
