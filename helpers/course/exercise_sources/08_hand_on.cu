@@ -1,8 +1,8 @@
 //! kind: change
 //! title: Hand it on
 //! task: The tile of a warp has 16 rows here, and a warp has 32 lanes: enough for the values of A of two k. Let one load bring both, and let the
-//!     lanes hand them on with __shfl_sync. The loads of B stay as they are: at most 3/32 K shared loads per result instead of 1/8 K. The tiles of
-//!     block, warp and thread stay, so a lane is handed four values for each k, or three and its own: at least 3 K SHFL of each warp.
+//!     lanes hand them on with __shfl_sync. The loads of B stay as they are: at most 3/32 K shared loads per result instead of 1/8 K. The block
+//!     keeps its threads and its tile, so that each has 16 results: without shuffles two loads of 128 bits for each k is the least.
 //! hint: Go through k in pairs. Lanes 0 to 15 load the 16 rows of the first k, lanes 16 to 31 those of the second, all from different banks.
 //! hint: __shfl_sync(0xffffffff, mine, source) gives every lane the `mine` of lane `source`, and each lane may name
 //!     another source. All 32 lanes must take part.
@@ -10,7 +10,6 @@
 //!     second k it is 16 more.
 //! given: block and tile
 //! expect: shared loads per result <= 3/32 K
-//! expect: SHFL instructions of each warp >= 3 K
 //! expect: bank conflicts of shared loads == 0
 //! expect: global loads per result <= 1/32 K
 //! after: Fewer loads, and four shuffles for each k, which go through the same unit. As the lesson's count shows,

@@ -217,8 +217,6 @@ EVASIONS = [
     ("tail", "all of a B of any width", ("is_aligned(B, ldb);", "is_aligned(B, ldb) && N % 4 == 0;")),
     ("any_row", "all of a matrix of any width", ("int left) {", "int left, int width) {"), ("if (left > 3", "if (width % 4 == 0 && left > 3"),
      ("K - k : 0)", "K - k : 0, K)"), ("N - c : 0)", "N - c : 0, N)")),
-    ("hand_on", "a taller tile of a warp, and nothing handed on", ("WM = 16", "WM = 32"), ("TM = 4, TN = 4", "TM = 8, TN = 4"), ("lane_row * 4;", "lane_row * 8;"),
-     ("const float mine = As[k + lane / 16][warp / (BN / WN) * WM + lane % 16];", ""), ("__shfl_sync(0xffffffff, mine, half * 16 + lane_row * 4 + i)", "As[k + half][row + i]")),
     ("no_flip", "one more barrier", ("buffer ^= 1;", "buffer ^= 1;\n        __syncthreads();")),
     ("number_the_lanes", "loads of 32 bits", ("__shared__ __align__(16)", "volatile __shared__ __align__(16)"),
      ("lane_row = lane / 2 % 8, lane_col = lane / 16 * 2 + lane % 2;", "lane_row = lane % 8, lane_col = lane / 8;")),
