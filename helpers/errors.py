@@ -21,7 +21,9 @@ class Finding:
     other_line: the second line where two are involved (both sides of a race). block, thread: (x, y, z) of an example.
     advice: what to do about it, one sentence. count: how many times it was seen.
     code, other_code: the text of the two lines, where it is known. array: the name of the array or argument that it is of, where a line
-    may be wrong of several. call, other_call: where a line is inline assembly in a function, the line that calls it, and their text.
+    may be wrong of several. calls, other_calls: where a line stands in a function that was copied in, the line that calls it, the one
+    that calls that, and so on; then their text. assembly, other_assembly: of inline assembly, the line where it begins, of which compilers
+    name the last.
     """
 
     kind: str
@@ -35,26 +37,43 @@ class Finding:
     code: str = field(default="", compare=False)
     other_code: str = field(default="", compare=False)
     array: str = ""
-    call: int | None = field(default=None, compare=False)
-    other_call: int | None = field(default=None, compare=False)
-    call_code: str = field(default="", compare=False)
-    other_call_code: str = field(default="", compare=False)
+    calls: tuple[int, ...] = field(default=(), compare=False)
+    other_calls: tuple[int, ...] = field(default=(), compare=False)
+    call_codes: tuple[str, ...] = field(default=(), compare=False)
+    other_call_codes: tuple[str, ...] = field(default=(), compare=False)
+    assembly: int | None = field(default=None, compare=False)
+    other_assembly: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        quote = f", “{self.code}”" if self.code else ""
-        called = f" ({called_at(self.call, self.call_code)})" if self.call is not None else ""
-        where = "" if self.line is None else f"line {self.line}{quote}{called}: "
+        where = "" if self.line is None else f"{self._where}: "
         advice = f" {self.advice}" if self.advice else ""
         return f"{where}{self.message}{self._other}{advice}"
+
+    @property
+    def _where(self) -> str:
+        """The line, with its text and its calls. Of assembly in a function its call comes first: that is what the reader wrote there."""
+        here = _named(self.assembly or self.line, self.code)
+        if not self.calls:
+            return here
+        if not self.assembly:
+            return f"{here} ({called_from(self.calls, self.call_codes)})"
+        called = f"; called {_outwards(self.calls[1:], self.call_codes[1:])}" if self.calls[1:] else ""
+        return f"{_named(self.calls[0], ''.join(self.call_codes[:1]))} (its assembly is {here}{called})"
 
     @property
     def _other(self) -> str:
         """What the other line is, and who calls it, as a sentence with a space before it; "" where nothing more is to be said."""
         if self.other_line == self.line:
-            same = self.other_call in (None, self.call)
-            return "" if same else f" The other time it is {called_at(self.other_call, self.other_call_code)}."
-        called = f", {called_at(self.other_call, self.other_call_code)}" if self.other_call is not None else ""
-        return f" Line {self.other_line} is “{self.other_code}”{called}." if self.other_code else ""
+            same = self.other_calls in ((), self.calls)
+            return "" if same else f" The other time it is {called_from(self.other_calls, self.other_call_codes)}."
+        if not self.other_code:
+            return ""
+        if not self.other_calls:
+            return f" Line {self.other_assembly or self.other_line} is “{self.other_code}”."
+        called = called_from(self.other_calls, self.other_call_codes)
+        if self.other_assembly:
+            return f" Line {self.other_assembly} is {called}: “{self.other_code}”."
+        return f" Line {self.other_line} is “{self.other_code}”, {called}."
 
 
 def in_html(sentence: str) -> str:
@@ -67,21 +86,48 @@ def called_at(line: int | None, code: str) -> str:
     return f"called at line {line}" + (f", “{code}”" if code else "")
 
 
+def called_from(calls: Sequence[int], codes: Sequence[str]) -> str:
+    """Where a function is called, where what calls it is called, and so on outwards. codes: the text of these lines, as far as it is
+    known."""
+    return f"called {_outwards(calls, codes)}"
+
+
+def _outwards(calls: Sequence[int], codes: Sequence[str]) -> str:
+    """The calls as "at line 9, “…”, from line 12, “…”, from line 30": text of the first two alone, and no more than three."""
+    shown = zip(calls[:3], (*codes[:2], "", "", ""), strict=False)
+    return f"at {', from '.join(_named(line, code) for line, code in shown)}"
+
+
+def _named(line: int | None, code: str) -> str:
+    return f"line {line}" + (f", “{code}”" if code else "")
+
+
 QUOTED = 72  # characters of a line that is quoted
 
 
 def quoted(findings: Iterable[Finding], source: str) -> list[Finding]:
-    """The findings with the text of the lines they name."""
-    return [
-        replace(
-            one,
-            code=quote(source, one.line),
-            other_code=quote(source, one.other_line),
-            call_code=quote(source, one.call),
-            other_call_code=quote(source, one.other_call),
+    """The findings with the text of the lines they name. Inline assembly is named by the line where it begins."""
+    found = []
+    for one in findings:
+        line, other_line = statement_line(source, one.line), statement_line(source, one.other_line)
+        found.append(
+            replace(
+                one,
+                message=in_statements(one.message, source),
+                code=quote(source, line),
+                other_code=quote(source, other_line),
+                call_codes=tuple(quote(source, call) for call in one.calls),
+                other_call_codes=tuple(quote(source, call) for call in one.other_calls),
+                assembly=line if _is_assembly(source, line) else None,
+                other_assembly=other_line if _is_assembly(source, other_line) else None,
+            )
         )
-        for one in findings
-    ]
+    return found
+
+
+def in_statements(message: str, source: str) -> str:
+    """A message with each line that goes on with inline assembly named by the one where that begins. Lines of headers stay."""
+    return re.sub(r"(?<!, )\b([Ll]ine) (\d+)\b", lambda found: f"{found[1]} {statement_line(source, int(found[2]))}", message)
 
 
 def quote(source: str, number: int | None) -> str:
@@ -100,6 +146,12 @@ def statement_line(source: str, number: int | None) -> int | None:
     while first > 1 and lines[first - 1].lstrip()[:1] in _GOES_ON and not _ASSEMBLY.search(lines[first - 1]):
         first -= 1
     return first if _ASSEMBLY.search(lines[first - 1]) and ";" not in _in_code(lines[first - 1 : number - 1]) else number
+
+
+def _is_assembly(source: str, number: int | None) -> bool:
+    """Does inline assembly begin in this line?"""
+    lines = source.split("\n")
+    return number is not None and 1 <= number <= len(lines) and bool(_ASSEMBLY.search(_in_code([lines[number - 1]])))
 
 
 _ASSEMBLY = re.compile(r"\basm\b")

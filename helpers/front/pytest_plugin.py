@@ -55,7 +55,7 @@ class KernelUnderTest:
 
     def _told(self, findings: Iterable[Any]) -> str:
         return "\n".join(
-            self._at(one.line, f"{one.kind}: {one.message} {one.advice}".rstrip(), one.other_line, one.call, one.other_call)
+            self._at(one.line, f"{one.kind}: {one.message} {one.advice}".rstrip(), one.other_line, *one.calls, *one.other_calls)
             for one in findings
         )
 

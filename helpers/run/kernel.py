@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from helpers.arguments import explained, is_whole
-from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunError, quoted
+from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunError, in_statements, quoted
 from helpers.model import hardware
 from helpers.model.occupancy import occupancy
 from helpers.model.predict import Prediction, predict
@@ -294,6 +294,8 @@ class Kernel:
                 )  # fmt: skip
             except RunError as error:
                 error.findings = quoted(error.findings, self.source)
+                error.message = in_statements(error.message, self.source)
+                error.args = (error.message,)
                 if error.findings and remarks:  # what was not filled may be why
                     error.message = " ".join((error.message, *remarks))
                     error.args = (error.message,)

@@ -239,7 +239,7 @@ def _simulate(
         program = program.with_values((name, value.data if isinstance(value, StructValue) else value) for name, value in symbols)
     if again is not None:
         program = followed(program)
-    findings = Findings(collect.findings)
+    findings = Findings(collect.findings, program)
     arrays, words = _arguments(program, compiled, args)
     for struct in structs.values():
         arrays += _more(arrays, struct)

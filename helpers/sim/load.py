@@ -37,7 +37,7 @@ def load(text: str, symbol: str, filename: str = FILENAME) -> Program:
     function = module.functions.get(symbol)
     if function is None or function.body is None:
         raise RunError(f"The compiled code has no kernel called {symbol}.")
-    program = _Loader(module, function, assembly_calls_of_ptx(text, filename)).program()
+    program = _Loader(module, function, assembly_calls_of_ptx(text, filename), chains_of_ptx(text, filename)).program()
     program.chains = functools.partial(chains_of_ptx, text, filename)
     program.calls = functools.partial(calls_of_ptx, text, filename)
     program.header_at = lambda ptx_line: header_at(text, ptx_line, filename)
@@ -57,8 +57,9 @@ def followed(program: Program) -> Program:
 class _Loader:
     """What handlers ask for while they bind an instruction: registers, sites, tables of labels, and `uses`."""
 
-    def __init__(self, module: ptx.Module, entry: ptx.Function, calls: Mapping[int, int]):
+    def __init__(self, module: ptx.Module, entry: ptx.Function, calls: Mapping[int, int], chains: Mapping[int, tuple[int, ...]]):
         self.entry, self.calls = entry, calls  # of inline assembly in the cell's functions, by PTX line
+        self.chains = chains
         self.variables = variables.place(module, entry)
         self.flat = inline(module, entry, self.variables, isa.in_halves)
         self.tables, self.register_types = self.flat.tables, self.flat.register_types

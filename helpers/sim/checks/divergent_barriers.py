@@ -57,6 +57,7 @@ def different_counts(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.n
                 f"Threads of block {m.block_position(block)} come to barrier {first.barrier} for {first.expected} threads, "
                 f"and others for {entry.expected}{at(entry.line)}.",
                 other_line=entry.line, block=m.block_position(block), thread=m.thread_position(int(np.flatnonzero(row[block])[0])),
+                positions=(_position(m, first), _position(m, entry)),
                 advice="All who arrive at a named barrier or wait for it must give the same number of threads.",
             )  # fmt: skip
             return
@@ -86,7 +87,7 @@ def some_never_come(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.nd
         KIND, entries[0].line,
         f"{int(missing.sum())} of {m.threads} threads of block {m.block_position(block)} ended without reaching this barrier, "
         f"for example thread {thread}.",
-        block=m.block_position(block), thread=thread, advice=RETURNED,
+        block=m.block_position(block), thread=thread, advice=RETURNED, positions=(_position(m, entries[0]),),
     )  # fmt: skip
 
 
@@ -101,6 +102,7 @@ def different_places(m: Machine, entries: Sequence[Waiting], rows: Sequence[np.n
                 f"Some threads of block {m.block_position(int(block))} wait at this barrier and others at another"
                 f"{at(second.line)}; the hardware may or may not take them for the same.",
                 other_line=second.line, block=m.block_position(int(block)), thread=m.thread_position(int(np.flatnonzero(row)[0])),
+                positions=(_position(m, first), _position(m, second)),
             )  # fmt: skip
             return
 
@@ -145,9 +147,17 @@ def deadlock(m: Machine, parked: Sequence[Waiting], cluster: int) -> NoReturn:
     message = f"{int(rows[block].sum())} of {m.threads} threads of block {m.block_position(block)} wait at {whole}.{elsewhere}"
     finding = m.findings.add(
         KIND, entry.line, message, other_line=others[0] if others else None,
-        block=m.block_position(block), thread=m.thread_position(thread), advice=advice,
+        block=m.block_position(block), thread=m.thread_position(thread), advice=advice, positions=(_position(m, entry),),
     )  # fmt: skip
     m.findings.stop(f"{m.where(entry.line)}: {message} {finding.advice}", entry.line)
+
+
+def _position(m: Machine, entry: Waiting) -> int | None:
+    """Of the barrier that they wait at, behind which they go on; None where they have only arrived."""
+    if entry.resume is None or entry.resume >= len(m.program.blocks):
+        return None
+    position = m.program.blocks[entry.resume].ops.start - 1
+    return position if position >= 0 and m.program.ops[position].line == entry.line else None
 
 
 def cluster_out_of_turn(m: Machine, line: int | None, rows: np.ndarray, what: str) -> None:

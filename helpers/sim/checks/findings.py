@@ -12,7 +12,8 @@ import pkgutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from helpers.errors import Finding, RunError, called_at
+from helpers.errors import Finding, RunError, called_from
+from helpers.sim.code.lines import calls_outwards
 
 if TYPE_CHECKING:
     from helpers.sim.code.sites import Site
@@ -39,8 +40,8 @@ class Unclear(Exception):
 class Findings:
     """A list without repetitions. hints: sentences about what is no finding and may explain a wrong result."""
 
-    def __init__(self, wanted: bool = True):
-        self.wanted = wanted
+    def __init__(self, wanted: bool = True, program: LoadedKernel | None = None):
+        self.wanted, self.program = wanted, program
         self.found: dict[tuple, Finding] = {}
         self.hints: dict[str, None] = {}
 
@@ -57,12 +58,15 @@ class Findings:
         count=1,
         array="",
         sites: tuple[Site | None, ...] = (),
+        positions: tuple[int | None, ...] = (),
     ) -> Finding:
         """Note a finding and return it. advice: what to do; None for what its file advises. array: its name, where it is of one. sites:
-        the accesses at `line` and at `other_line`, as far as they are known: of inline assembly in a function, the call is told."""
+        the accesses at `line` and at `other_line`, as far as they are known, which tell
+        who calls the function that they stand in. positions: the same of instructions that are no accesses."""
         advice = said("ADVISED").get(kind, "") if advice is None else advice
-        call, other_call = (*(site and site.call for site in sites), None, None)[:2]
-        finding = Finding(kind, line, message, other_line, block, thread, advice, count, array=array, call=call, other_call=other_call)
+        places = zip((line, other_line), (*sites, None, None), (*positions, None, None), strict=False)
+        calls, other_calls = (self._calls(*place) for place in places)
+        finding = Finding(kind, line, message, other_line, block, thread, advice, count, array=array, calls=calls, other_calls=other_calls)
         key = (kind, line, other_line, array)
         known = self.found.get(key)
         if known is not None:
@@ -70,6 +74,14 @@ class Findings:
         elif len(self.found) < MAX_FINDINGS:
             self.found[key] = finding
         return finding
+
+    def _calls(self, line: int | None, site: Site | None, position: int | None) -> tuple[int, ...]:
+        """The lines that call the function which a line stands in, outwards; of a line alone, only where there is one way to it."""
+        if site is not None:
+            return site.calls
+        if self.program is None or line is None:
+            return ()
+        return self.program.calls_at.get(line, ()) if position is None else _calls_of(self.program, position)
 
     def hint(self, sentence: str) -> None:
         """Note what may explain a wrong result."""
@@ -101,7 +113,14 @@ def at(line: int | None) -> str:
 
 def place_of(program: LoadedKernel, position: int) -> str:
     """Where the instruction at a position stands: 'line 12', with the call that it was copied in for; '' where that is not known."""
-    line, *calls = program.chains().get(program.ops[position].ptx_line) or (None,)
-    if line is None:
+    op = program.ops[position]
+    if op.line is None:
         return ""
-    return f"line {line} ({called_at(calls[0], '')})" if calls else f"line {line}"
+    calls = _calls_of(program, position)
+    return f"line {op.line} ({called_from(calls, ())})" if calls else f"line {op.line}"
+
+
+def _calls_of(program: LoadedKernel, position: int) -> tuple[int, ...]:
+    """The lines that call the function which the instruction at a position stands in, outwards."""
+    op = program.ops[position]
+    return calls_outwards(program.chains(), op.ptx_line, op.instruction.called_from)

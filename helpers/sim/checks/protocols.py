@@ -21,7 +21,8 @@ class LoadedKernel(Protocol):
     values decide where threads go; kept: of those of whose values something is made; flag_stores: of volatile stores to flags in shared
     memory. unheeded_wait: the first line that looks at an mbarrier and goes on whatever the answer is. late_waits: positions of waits
     for copies behind a barrier that they belong in front of. chains: {line of the PTX: its line, that of the call it was copied in for,
-    and so on}. ops, blocks: its instructions, and what is executed together."""
+    and so on}. calls_at: {line: the lines that call its function, outwards}, where there is one way to it. ops, blocks: its instructions,
+    and what is executed together."""
 
     name: str
     ops: tuple[Any, ...]
@@ -38,6 +39,7 @@ class LoadedKernel(Protocol):
     unheeded_wait: int | None
     late_waits: frozenset[int]
     chains: Callable[[], Mapping[int, Sequence[int]]]
+    calls_at: Mapping[int, tuple[int, ...]]
 
 
 class ClusterRows(Protocol):

@@ -99,6 +99,7 @@ class _Inliner:
     def __init__(self, module: Module, variables: Variables, rewrite: Rewrite, flat: Flat):
         self.module, self.variables, self.rewrite, self.flat = module, variables, rewrite, flat
         self.copies = 0
+        self.called_from: tuple[int, ...] = ()  # PTX lines of the calls that are being copied in, the innermost first
 
     def copy(self, function: Function, suffix: str, places: dict[str, int], leave: str | None, stack: tuple[Function, ...]) -> None:
         """Append a function. suffix: what its names end in. places: its parameters' offsets. leave: label behind the call."""
@@ -159,7 +160,9 @@ class _Inliner:
             elif instruction.name == "ret" and leave is not None:
                 flat.code.append(replace(instruction, opcode="bra", operands=(Symbol(leave),), guard=guard))
             else:
-                renamed = replace(instruction, operands=tuple(rename(o) for o in instruction.operands), guard=guard)
+                renamed = replace(
+                    instruction, operands=tuple(rename(o) for o in instruction.operands), guard=guard, called_from=self.called_from
+                )
                 flat.code += self.rewrite(renamed, flat.register_types)
         for label in at_label.get(len(function.body), ()):
             flat.labels[label] = len(flat.code)
@@ -224,5 +227,8 @@ class _Inliner:
         leave = f"return{suffix}"
         if guard is not None:
             flat.code.append(replace(instruction, opcode="bra", operands=(Symbol(leave),), guard=(guard[0], not guard[1])))
+        outside = self.called_from
+        self.called_from = (instruction.ptx_line, *outside)
         self.copy(callee, suffix, inner, leave, stack)
+        self.called_from = outside
         flat.labels[leave] = len(flat.code)

@@ -8,8 +8,9 @@ means "compiler-made" and continues the line before; where it accesses memory, i
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
 
@@ -51,6 +52,13 @@ def assembly_calls_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, in
         elif inside and len(lines := reached[number]) > 1:
             found[number] = lines[1]
     return found
+
+
+def calls_outwards(chains: Mapping[int, Sequence[int]], ptx_line: int, called_from: Sequence[int]) -> tuple[int, ...]:
+    """The cell lines that call the function which a PTX line stands in, the innermost first. chains: see `chains_of_ptx`. called_from:
+    PTX lines of the calls of functions that the compiler has left functions."""
+    found = [line for place in (ptx_line, *called_from) for line in chains.get(place, ())]
+    return tuple(line for before, line in itertools.pairwise(found) if line != before)
 
 
 def header_at(ptx: str, number: int, filename: str = FILENAME) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from . import ptx
 from .addresses import DEVICE_BASE
+from .lines import calls_outwards
 from .sites import AccessKind, Site
 
 if TYPE_CHECKING:
@@ -194,6 +195,16 @@ class Program:
     calls: Callable[[], Mapping[int, int]] = dict  # PTX line -> line of the cell that called the function it comes from
     chains: Callable[[], Mapping[int, Sequence[int]]] = dict  # PTX line -> its line of the cell, that of the call, and so on outwards
     header_at: Callable[[int], str] = lambda ptx_line: ""  # the function of a header that a PTX line comes from
+
+    @functools.cached_property
+    def calls_at(self) -> Mapping[int, tuple[int, ...]]:
+        """By a line of the cell, the lines that call its function (see `calls_outwards`), where there is one way to it."""
+        chains = self.chains()
+        found: dict[int, set[tuple[int, ...]]] = {}
+        for op in self.ops:
+            if op.line is not None:
+                found.setdefault(op.line, set()).add(calls_outwards(chains, op.ptx_line, op.instruction.called_from))
+        return {line: next(iter(calls)) for line, calls in found.items() if len(calls) == 1}
 
     @functools.cached_property
     def decisive(self) -> frozenset[int]:

@@ -89,7 +89,8 @@ def flattened(operands: Iterable) -> Iterator:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: opcode 'mad.lo.s32', its operands, the guard (register name, negated) or None, and its lines."""
+    """One instruction: opcode 'mad.lo.s32', its operands, the guard (register name, negated) or None, and its lines. called_from: PTX lines
+    of the calls that it was copied in for (see `inline`), the innermost first."""
 
     opcode: str
     operands: tuple
@@ -97,6 +98,7 @@ class Instruction:
     line: int | None
     ptx_line: int
     text: str
+    called_from: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:

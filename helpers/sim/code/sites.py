@@ -133,6 +133,7 @@ class Site:
     device_base: int | None = None
     mapped: bool = False
     call: int | None = None  # of inline assembly in a function of the cell, the line that calls it
+    calls: tuple[int, ...] = ()  # of what stands in a function of the cell, the line that calls it, the one that calls that, and so on
     rechecks: bool = False  # an atomic operation that itself looks whether an earlier, plain read still holds: cas, min, max, …
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from helpers.errors import RunError
+from helpers.sim.code.lines import calls_outwards
 from helpers.sim.code.program import Effect, Guard, Op, ResultKind, Results
 from helpers.sim.code.ptx import SINK, Address, Immediate, Instruction, Negated, Pair, Register, Symbol, Vector
 from helpers.sim.code.sites import AccessKind, CostRule, Site, rule_of
@@ -373,8 +374,8 @@ class Binding:
         if device is not None:
             more["device"] = self.operands[device]
             more["device_base"] = self._base(more["device"])
-        call = self.loader.calls.get(i.ptx_line)
-        site = Site(len(sites), self.position, i.line, space, kind, width, i.text, i.ptx_line, rule, address, base, call=call, **more)
+        more |= {"call": self.loader.calls.get(i.ptx_line), "calls": calls_outwards(self.loader.chains, i.ptx_line, i.called_from)}
+        site = Site(len(sites), self.position, i.line, space, kind, width, i.text, i.ptx_line, rule, address, base, **more)
         sites.append(site)
         self.sites.append(site)
         return site

@@ -61,5 +61,5 @@ def test_a_phase_that_does_not_is_told_at_the_line_of_the_wait():
     source, findings = launched(1, 1, ALONE)
     (finding,) = findings
     line = next(number for number, text in enumerate(source.split("\n"), 1) if "// @" in text)
-    assert finding.kind == "mbarrier-parity" and finding.call == line
+    assert finding.kind == "mbarrier-parity" and finding.calls[0] == line
     assert "nothing keeps the next phase from ending before it looks" in finding.message and finding.thread[0] >= 64
