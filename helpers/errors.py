@@ -68,7 +68,7 @@ class Finding:
             return "" if same else f" The other time it is {called_from(self.other_calls, self.other_call_codes)}."
         if not self.other_code:
             return ""
-        if not self.other_calls:
+        if not self.other_calls or (self.other_calls == self.calls and not self.other_assembly):
             return f" Line {self.other_assembly or self.other_line} is “{self.other_code}”."
         called = called_from(self.other_calls, self.other_call_codes)
         if self.other_assembly:

@@ -50,6 +50,7 @@ ADVICE = (
     "Blocks run in any order, and so do warps: let one thread own the element, use atomicAdd, "
     "or put a barrier of all threads concerned between the two accesses."
 )
+SAME_ELEMENT = "Two threads write one element in the same statement: look at its index first, which gives both the same."
 MIXED_ADVICE = (
     "One of the two is atomic and the other is not, and only atomic operations keep out of each other's way: make the other one atomic as "
     "well, or let it come before all of them or behind them, in another launch or with a barrier of all threads concerned between."
@@ -516,6 +517,9 @@ class DeviceRaces(DeviceCheck):
         other_block, other_thread = self.places.thread(m, last[i])
         other = self.launch.program.sites[self.sites[int(stamps[i]) >> 1]]
         other_name = f"thread {other_thread}" + (f" of block {other_block}" if other_block != block else "")
+        advice = self._advice(site, other, int(who[i]), int(last[i]), int(stamps[i]))
+        if advice == ADVICE and verb == other_verb == "writes" and site.line == other.line:
+            advice = f"{SAME_ELEMENT} {advice}"
         m.findings.add(
             "race",
             site.line,
@@ -525,7 +529,7 @@ class DeviceRaces(DeviceCheck):
             other_line=other.line,
             block=block,
             thread=thread,
-            advice=self._advice(site, other, int(who[i]), int(last[i]), int(stamps[i])),
+            advice=advice,
             count=int(np.count_nonzero(conflict)),
             sites=(site, other),
         )

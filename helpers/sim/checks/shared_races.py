@@ -24,7 +24,14 @@ OTHER_PLACES = "Put __syncthreads() between the two accesses, or let them use di
 WARPGROUP = -64
 GROUP = 128  # threads of a warpgroup
 STARTED, PASSED, WAITED = 1, 2, 3
-CLASH_ADVICE = "No barrier helps here, because they write at the same time: let one of them do it, or use an atomic operation."
+CLASH_ADVICE = (
+    "No barrier helps here, because they write at the same time: look at the index, which gives both the same element. If it is meant to, "
+    "let one of them do it, or use an atomic operation."
+)
+TWO_WRITES_ADVICE = (
+    "Two threads write one element, and nobody reads it between: look at the indices first: they give both the same, which may not be "
+    "meant. A barrier helps only where the second is to replace the first."
+)
 WARP_ADVICE = "Lanes of one warp race here: put __syncwarp(), or __syncthreads(), between the two accesses."
 LANES_OR_ALL_ADVICE = (
     "Lanes of one warp race here: put __syncwarp() between the two accesses, or a barrier of all threads that use this place: a named one "
@@ -77,8 +84,8 @@ def flags_and_atomics(program: LoadedKernel) -> np.ndarray:
 class SharedRaces(SharedCheck):
     """Who touched each granule since the last barrier.
 
-    `writer` and `reader` hold a thread's linear index + 1, 0 for nobody, SEVERAL for more than one thread (where warps
-    synchronise, several threads of one warp w are -2 - w instead, because its __syncwarp() orders them all). WARPGROUP - g is
+    `writer` and `reader` hold a thread's linear index + 1, 0 for nobody, SEVERAL for more than one thread (several threads
+    of one warp w are -2 - w instead, because its __syncwarp() orders them all). WARPGROUP - g is
     what a product of warpgroup g has read. Two threads of one warp are ordered by a __syncwarp() that names both:
     `writer_turn` and `reader_turn` remember the clock of the thread (see `WarpClocks`). To name one of several, `…_one` is
     the latest thread + 1 and `…_two` another one or 0, which has read at `other_site`.
@@ -163,12 +170,11 @@ class SharedRaces(SharedCheck):
         if several:
             reader[cells] = SEVERAL
         else:
-            other = SEVERAL
             if self.warp_barriers:
                 # Reads before a barrier of the warp that orders them need not be known any more.
                 before = np.where(self._unordered(m, touched, before, before != 0, "reader"), before, 0)
-                code = -2 - (who - 1) // WARP
-                other = np.where((before == code) | (-2 - (before - 1) // WARP == code) & (before > 0), code, SEVERAL)
+            code = -2 - (who - 1) // WARP
+            other = np.where((before == code) | (-2 - (before - 1) // WARP == code) & (before > 0), code, SEVERAL)
             self._note(reader, cells, who, np.where((before == 0) | (before == who), who, other).astype(np.int32))
         self._remember("reader", touched, before == 0, site)
         self.reader_site.reshape(-1)[cells] = site.index
@@ -306,9 +312,6 @@ class SharedRaces(SharedCheck):
         state[cells] = new
         shared = state.take(cells) != new
         if not shared.any():
-            return
-        if not self.warp_barriers:
-            state[cells[shared]] = SEVERAL
             return
         undecided = np.iinfo(np.int32).min
         state[cells[shared]] = undecided
@@ -506,9 +509,9 @@ class SharedRaces(SharedCheck):
             "race", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, which {other_thread} {other_verb} at {line_of(site, other)} {missing}.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)), sites=(site, other),
-            advice=advice or (self.meetings and _of_copies(site, other)) or (UPDATE_ADVICE if _updates(site, other) else self._advice(
-                m, name, cell, who, other_who, touched.who[conflict], last[conflict]
-            )) or (None if verb == "reads" else OTHER_PLACES),
+            advice=advice or (self.meetings and _of_copies(site, other)) or (UPDATE_ADVICE if _updates(site, other) else self._ordering(
+                m, name, cell, who, other_who, touched.who[conflict], last[conflict], verb
+            )),
         )  # fmt: skip
 
     def _behind_its_wait(self, position: int) -> tuple[str, str]:
@@ -529,6 +532,12 @@ class SharedRaces(SharedCheck):
         if self.warp_barriers and last == SEVERAL and m.threads > WARP:  # those of one warp may be ordered
             pairs = [pair for pair in pairs if (pair[0] - 1) // WARP != (pair[1] - 1) // WARP] or pairs
         return pairs[0] if pairs else (mine[0], 0, False)
+
+    def _ordering(self, m: Machine, name: str, cell: int, who: int, other_who: int, whos, lasts, verb: str) -> str | None:
+        """What puts the two accesses in order; of two writes that nobody reads between, that one may be of a wrong element."""
+        said = self._advice(m, name, cell, who, other_who, whos, lasts) or (None if verb == "reads" else OTHER_PLACES)
+        unread = name == "writer" and verb in ("writes", "starts a copy to") and not self.reader.reshape(-1)[cell]
+        return f"{TWO_WRITES_ADVICE} {said}" if unread else said
 
     def _advice(self, m: Machine, name: str, cell: int, who: int, other_who: int, whos, lasts) -> str | None:
         """What to do, if it is not to call __syncthreads(). whos, lasts: all that race, as the arrays have them."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import helpers
+from helpers.sim.checks.device_races import ADVICE, SAME_ELEMENT
 
 
 def findings(source, grid, block, *args):
@@ -575,3 +576,14 @@ def test_a_race_with_an_atomic_operation_does_not_ask_for_one(body, says):
     source = f'extern "C" __global__ void f(float* C, float v) {{ const int b = blockIdx.x; {body} }}'
     found = findings(source, 2, 1, np.zeros(1, np.float32), 1.0)
     assert found and all(says in finding.advice for finding in found)
+
+
+def test_two_threads_that_store_to_one_element_are_sent_to_the_index():
+    source = """extern "C" __global__ void f(float* y, int by) {
+    y[(blockIdx.x * blockDim.x + threadIdx.x) / by] = threadIdx.x + 1;
+}"""
+    kernel = helpers.compile(source)
+    assert not kernel.launch(2, 64, (np.zeros(128, np.float32), 1), on="cpu", counters=False).findings
+    for blocks, by in ((1, 2), (2, 128)):
+        (finding,) = kernel.launch(blocks, 64, (np.zeros(128, np.float32), by), on="cpu", counters=False).findings
+        assert finding.advice == f"{SAME_ELEMENT} {ADVICE}"

@@ -23,6 +23,7 @@ from helpers.sim.checks.shared_races import (
     OTHER_PLACES,
     PARTIAL_ADVICE,
     STORED_ADVICE,
+    TWO_WRITES_ADVICE,
     UPDATE_ADVICE,
     WARP_ADVICE,
     WARP_IS_NOT_ENOUGH,
@@ -87,6 +88,11 @@ def test_the_two_threads_are_named_and_differ(body, block):
         ("s[t] = 0; __syncthreads(); s[t % 8] += x[t]; __syncthreads(); y[t] = s[t];", UPDATE_ADVICE),
         ("s[t] = 0; __syncthreads(); s[t] = s[t ^ 32] + 1; __syncthreads(); y[t] = s[t];", OTHER_PLACES),
         ("y[t] = s[0]; s[t] = 2;", OTHER_PLACES),
+        ("s[t] = 2; s[t ^ 1] = 3; __syncthreads(); y[t] = s[t];", f"{TWO_WRITES_ADVICE} {WARP_ADVICE}"),
+        ("s[t] = 2; s[t ^ 32] = 3; __syncthreads(); y[t] = s[t];", f"{TWO_WRITES_ADVICE} {OTHER_PLACES}"),
+        ("s[t / 2] = t; __syncthreads(); y[t] = s[t / 2];", CLASH_ADVICE),
+        ("y[t] = s[t ^ 1] + s[t ^ 2]; s[t] = 2;", WARP_ADVICE),
+        ("y[t] = s[t ^ 1] + s[t ^ 32]; s[t] = 2;", OTHER_PLACES),
     ],
 )
 def test_the_advice_fits(body, advice):
