@@ -11,7 +11,7 @@ from helpers.errors import CompileError
 from helpers.sim.code.lines import FILENAME, line_of_ptx
 
 from . import clang, installation, own_headers
-from .diagnostics import Diagnostic, at_largest_shared, explain, lines_of_unreadable, nested_launches, not_here, parse_log
+from .diagnostics import Diagnostic, at_assembly, at_largest_shared, explain, lines_of_unreadable, nested_launches, not_here, parse_log
 from .headers import stand_ins
 from .host_code import (
     Declaration,
@@ -60,7 +60,7 @@ class Attempt:
             ptx = "" if answer.refused else answer.ptx
             lines = {} if answer.refused else {**line_of_ptx(ptx), **lines_of_unreadable(ptx, self.answer.log)}
         errors = [item for item in parse_log(self.answer.log, lines) if item.severity == "error"] if lines else self.errors
-        errors = [at_largest_shared(item, ptx, self.source) for item in errors] if lines else errors
+        errors = [at_assembly(at_largest_shared(item, ptx, self.source), self.source) for item in errors] if lines else errors
         without = None if installation.compiler().makes_machine_code else clang.misses(self.missing, self.source)
         if without:
             return without

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from helpers.errors import CompileError
+from helpers.errors import CompileError, statement_line
 from helpers.sim.code.lines import FILENAME, assembly_before, line_of_ptx
 
 from .host_code import device_functions, end_of_body, strip_comments, structure, unreadable_from
@@ -116,6 +116,24 @@ def lines_of_unreadable(ptx: str, log: str) -> dict[int, int | None]:
             at = assembly_before(ptx, int(match[1]))
             found[int(match[1])] = None if at is None else cell.get(at)
     return found
+
+
+def at_assembly(item: Diagnostic, source: str) -> Diagnostic:
+    """A message of the assembler's about an asm statement, at the line of its text that has most of what the message quotes, else where the
+    text begins: compilers name the operands. Any other message as it is."""
+    first = statement_line(source, item.line) if item.header == _ASSEMBLER and _INLINE_ADVICE not in item.message else None
+    if first is None or item.line is None:
+        return item
+    lines = source.split("\n")
+    texts = [line for line in range(first, item.line + 1) if _TEXT.search(lines[line - 1])]
+    quoted = re.findall(r"'([^']+)'", item.message)
+    having = max(
+        texts, key=lambda line: sum(bool(re.search(rf"(?<!\w){re.escape(text)}\b", lines[line - 1])) for text in quoted), default=item.line
+    )
+    return replace(item, line=having)
+
+
+_TEXT = re.compile(r'\basm\b[^"]*"|^\s*"')  # in a line of an asm statement's text
 
 
 def at_largest_shared(item: Diagnostic, ptx: str, source: str) -> Diagnostic:

@@ -242,3 +242,35 @@ def test_assembly_that_cannot_be_read_is_named_by_its_line(last):
     with pytest.raises(CompileError, match="Each instruction of an asm statement ends with a semicolon") as caught:
         compile_source(INLINE.replace("LAST", last))
     assert caught.value.line == 4 and "gave up" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("statement", "line"),
+    [
+        ("""asm volatile("cp.async.cg.shared.global [%0], [%1], 4;"
+                 :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from));""", 2),
+        ("""asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 4;"
+        :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from));""", 3),
+        ("""asm volatile("cp.async.commit_group;"
+        // of four bytes
+        "cp.async.cg.shared.global [%0], [%1], 4;"
+        :
+        : "r"((unsigned)__cvta_generic_to_shared(to)),
+          "l"(from));""", 4),
+        ("""unsigned at = __cvta_generic_to_shared(to); asm volatile("cp.async.cg.shared.global [%0], [%1], 4;" :: "r"(at), "l"(from));""", 2),
+    ],
+)  # fmt: skip
+def test_what_the_assembler_refuses_is_named_by_the_line_of_its_text(statement, line):
+    source = f"""__device__ void copy(float* to, const float* from) {{
+    {statement}
+}}
+extern "C" __global__ void f(const float* x, float* y) {{
+    __shared__ float s[32];
+    copy(s + threadIdx.x, x + threadIdx.x);
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    y[threadIdx.x] = s[threadIdx.x ^ 1];
+}}"""
+    with pytest.raises(CompileError, match="expected to be 16") as caught:
+        compile_source(source)
+    assert caught.value.line == line and "cp.async.cg.shared.global" in caught.value.message.split("\n")[-1]
