@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from helpers.errors import Finding, called_at, in_html, quote, statement_line
+from helpers.errors import Finding, called_from, in_html, quote, statement_line
 
 from .differences import NAN_MEANS, stored
 
@@ -21,8 +21,8 @@ SHAPES_SHOWN = 3  # of those that failed; the same mistake shows in most of them
 class Case:
     """One problem checked. `message` is empty when it passed.
 
-    line: 1-based line of the reader's cell where it went wrong, or that stored the first wrong element; None if unknown. call: where
-    that line is inline assembly in a function, the line that calls it.
+    line: 1-based line of the reader's cell where it went wrong, or that stored the first wrong element; None if unknown. calls: where
+    that line stands in a function, the lines that call it, outwards.
     """
 
     problem: Problem
@@ -30,7 +30,7 @@ class Case:
     line: int | None = None
     drawn: bool = False  # at random
     remark: str = ""  # on what passed
-    call: int | None = None
+    calls: tuple[int, ...] = ()
 
 
 _MARKS = {True: ("✓", "#007a5a"), False: ("✗", "#c44601"), None: ("·", "inherit")}  # how a line of a report begins, and its colour
@@ -120,7 +120,7 @@ class CheckReport:
         code = quote(self.source, line)
         if not code:
             return ""
-        called = f", {called_at(case.call, quote(self.source, case.call))}" if case.call is not None else ""
+        called = f", {called_from(case.calls, [quote(self.source, call) for call in case.calls])}" if case.calls else ""
         return f" Line {line} {'stored it:' if stored(case.message) else 'is'} “{code}”{called}."
 
     def __str__(self) -> str:

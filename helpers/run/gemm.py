@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from helpers.arguments import explained
-from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, SlowedError, UnexplainedError, quote
-from helpers.sim import Trace, TraceFilter
+from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, SlowedError, UnexplainedError
+from helpers.sim import TraceFilter
 from helpers.sim.checks.endless import MAY_BE_LARGE, NEVER_ENDS
 from helpers.sim.code import cfg, time_limit
 from helpers.sim.launch import ALONE, DOWNWARDS, SHUFFLED, UPWARDS
@@ -328,8 +328,8 @@ def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
             seen = _again(kernel, fitted(kernel, cases[place].problem))
             more = "" if seen.site is not None or not seen.known else f" No line has stored to it.{_left_of_tile(kernel)}"
             more += seen.bits or _by_columns(kernel) or seen.padding
-            line, call = (None, None) if seen.site is None else (seen.site.line, seen.site.call)
-            cases[place] = replace(cases[place], line=line, call=call, message=cases[place].message + more)
+            line, calls = (None, ()) if seen.site is None else (seen.site.line, seen.site.calls)
+            cases[place] = replace(cases[place], line=line, calls=calls, message=cases[place].message + more)
     failed = [index for index, case in enumerate(cases) if case.message]
     if failed and all(cases[index].problem.near_special_factors() for index in failed):  # then they are the cause
         first = cases[failed[0]]
@@ -416,8 +416,7 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
     if found is not None and found[0] == 2:
         if (narrow := likely_causes.few_bits(kernel)) and likely_causes.wrong_by_little(problem, before, arrays, narrow.bits):
             bits = f" {narrow.said}"
-        if np.isnan(arrays[2][:, : problem.n].astype(np.float64)).any():
-            padding = _reads_padding(kernel, problem, before, trace)
+        padding = likely_causes.of_padding(kernel, problem, trace, arrays[2], functools.partial(_without_padding, kernel, problem, before))
     if found is None or trace.truncated:
         return _Again(bits=bits, padding=padding)
     which, row, column = found
@@ -437,20 +436,13 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
     return _Again(trace.sites[max(stores)[1]] if stores else None, True, bits, padding)
 
 
-def _reads_padding(kernel: Kernel, problem: Problem, before: Sequence[np.ndarray], trace: Trace) -> str:
-    """Where a wrong product reads the padding of A or B, as a sentence with a space before it; "" where it does not."""
-    for which, turned in enumerate((problem.transa, problem.transb)):
-        if which and problem.scale_block:
-            continue  # there it is 0
-        name, (_, extent, pitch) = kernel.compiled.parameters[MATRICES[which]].name, problem.stored[which]
-        if found := likely_causes.reads_padding(trace, name, extent, pitch, before[which].itemsize):
-            line, row, column = found
-            where, lines = (f"[{column}, {row}]", "columns") if turned else (f"[{row}, {column}]", "rows")
-            return (
-                f" Line {line}, “{quote(kernel.source, line)}”, reads the padding of {'AB'[which]}, NaN: element {where}, "
-                f"where {lines} of {extent} begin {pitch} apart. Are they ld{'ab'[which]} apart there, and is what lies behind left out?"
-            )
-    return ""
+def _without_padding(kernel: Kernel, problem: Problem, before: Sequence[np.ndarray], which: int) -> np.ndarray:
+    """C of a product whose padding of A or B (which: 0, 1), is zero."""
+    arrays = [array.copy() for array in before]
+    arrays[which][:, problem.stored[which].columns :] = 0
+    few = few_multiprocessors(geometry(kernel), problem, CHECKED_WALK)
+    run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=few, counters=False, findings=False, seconds=PATIENCE)
+    return arrays[2]
 
 
 def _watched(kernel: Kernel) -> bool:

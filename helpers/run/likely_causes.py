@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from helpers.errors import quote
+from helpers.errors import called_from, quote, statement_line
 from helpers.sim import Trace
 
 from . import transposes
 from .differences import wrong_ones
+from .own_products import MATRICES
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -153,21 +155,70 @@ def wrong_by_little(problem: Problem, before: tuple[np.ndarray, ...], after: tup
     return bool(wrong.any() and (np.abs(got - value) <= bound + _GROWTH * np.sqrt(problem.k + 16) * 2.0**-bits * size)[wrong].all())
 
 
-def reads_padding(trace: Trace, name: str, columns: int, pitch: int, size: int) -> tuple[int | None, int, int] | None:
-    """(line, row, column) of the first load of nothing but padding of an input: an array of rows of `columns` elements of `size` bytes that
-    are `pitch` elements apart. name: of its parameter. None where there is no such load."""
+@dataclass(frozen=True)
+class PaddingRead:
+    """A load of padding: its line, the lines that call the function it stands in (outwards), and the elements that it reads: `count` from
+    [row, column] on."""
+
+    line: int | None
+    calls: tuple[int, ...]
+    row: int
+    column: int
+    count: int
+
+
+def reads_padding(trace: Trace, name: str, columns: int, pitch: int, across: bool = False) -> PaddingRead | None:
+    """The first load of nothing but padding of an input: an array of rows of `columns` elements that are `pitch` elements
+    apart. across: of a row's last elements together with padding, which may be left out later. name: of its parameter. None where there
+    is no such load."""
     home = next((item for item in trace.allocations if item.name == name), None)
     loads = np.array([not site.op.changes and site.line is not None for site in trace.sites] or [False])
     if home is None or pitch <= columns or not loads.any():
         return None
     widths = np.array([max(site.width, 1) for site in trace.sites])[trace.accesses["site"]][:, None]
-    offset = trace.addresses - home.base
+    offset, size = trace.addresses - home.base, home.itemsize
     first, last = offset // size, (offset + widths - 1) // size
     inside = (trace.addresses >= home.base) & (offset + widths <= home.nbytes) & loads[trace.accesses["site"]][:, None]
-    bad = inside & (first % pitch >= columns) & (first // pitch == last // pitch)
+    beyond = (first % pitch < columns) & (first % pitch + last - first >= columns) if across else first % pitch >= columns
+    bad = inside & beyond & (across | (first // pitch == last // pitch))
     if not bad.any():
         return None
     rows, lanes = np.nonzero(bad)
     one = int(np.argmin(trace.accesses["order"][rows]))
-    element = int(first[rows[one], lanes[one]])
-    return trace.sites[int(trace.accesses["site"][rows[one]])].line, element // pitch, element % pitch
+    element, end = int(first[rows[one], lanes[one]]), int(last[rows[one], lanes[one]])
+    site = trace.sites[int(trace.accesses["site"][rows[one]])]
+    return PaddingRead(site.line, site.calls, element // pitch, element % pitch, end - element + 1)
+
+
+def of_padding(kernel: Kernel, problem: Problem, trace: Trace, c: np.ndarray, without: Callable[[int], np.ndarray]) -> str:
+    """Where a product with NaN in `c` reads the padding of A or B, as a sentence with a space before it; "" where it does not. without(0),
+    without(1): C where the padding of A, of B, is zero: what is read across a row's end may be left out later, and is no cause then."""
+    nans = _nans(problem, c)
+    for across in (False, True) if nans else ():
+        for which, turned in enumerate((problem.transa, problem.transb)):
+            if which and problem.scale_block:
+                continue  # there it is 0
+            _, columns, pitch = problem.stored[which]
+            parameter = kernel.compiled.parameters[MATRICES[which]]
+            found = reads_padding(trace, parameter.name, columns, pitch, across)
+            if found is None or (across and _nans(problem, without(which)) >= nans):
+                continue
+            line, name = statement_line(kernel.source, found.line), "AB"[which]
+            called = f", {called_from(found.calls, [quote(kernel.source, call) for call in found.calls])}" if found.calls else ""
+            where = f" Line {line}, “{quote(kernel.source, line)}”{called}, reads"
+            row, element = ("column" if turned else "row"), (found.column, found.row) if turned else (found.row, found.column)
+            if across:
+                extent = ("M" if turned else "K", "K" if turned else "N")[which]
+                return (
+                    f"{where} {found.count} elements of {name} from {list(element)} on, across the end of a {row} of {columns}: the others "
+                    f"are padding, NaN. Is {extent}, the length of {name}'s {row}s, what decides on wide loads?"
+                )
+            return (
+                f"{where} the padding of {name}, NaN: element {list(element)}, where {row}s of {columns} begin {pitch} apart. "
+                f"Are they ld{name.lower()} apart there, and is what lies behind left out?"
+            )
+    return ""
+
+
+def _nans(problem: Problem, c: np.ndarray) -> int:
+    return int(np.isnan(c[:, : problem.n].astype(np.float64)).sum())

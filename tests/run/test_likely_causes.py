@@ -91,6 +91,31 @@ def test_the_line_that_reads_padding_is_named(edit, line):
     assert f"Are they ld{which.lower()} apart there" in str(report)
 
 
+def test_a_wide_load_across_the_end_of_a_row_is_named_where_it_does_harm():
+    """With the wrong extent, the last load of a row has padding in it; who leaves that out has another reason for NaN."""
+    source = helpers.reference("vectorized").source
+    wrong = source.replace("is_whole(A, lda, K)", "is_whole(A, lda, M)")
+    kernel = helpers.compile(wrong, entry="vectorized")
+    problem = gemm.problem_for(kernel, 20, 29, 23, pad_a=1)
+    said = str(gemm.check(kernel, problem, on="cpu"))
+    line = source[: source.index("if (whole) return")].count("\n") + 1
+    call = source[: source.index("a_next[i] = load4(")].count("\n") + 1
+    assert f"Line {line}, “if (whole) return" in said and f"called at line {call}, “a_next[i] = load4(A" in said
+    assert "reads 4 elements of A from [0, 20] on, across the end of a row of 23: the others are padding, NaN. Is K, the number" in said
+    masked = wrong.replace(
+        "a_next[i] = load4(A + (size_t)r * lda + k, r < M ? K - k : 0, a_whole);",
+        """{
+                float4 v = load4(A + (size_t)r * lda + k, r < M ? K - k : 0, a_whole);
+                if (k + 1 >= K) v.y = 0; if (k + 2 >= K) v.z = 0; if (k + 3 >= K) v.w = 0;
+                a_next[i] = v;
+            }""",
+    )
+    assert masked != wrong and gemm.check(helpers.compile(masked, entry="vectorized"), problem, on="cpu").correct
+    masked = masked.replace("out[q] = beta == 0.0f ?", "out[q] = beta != beta ?")
+    said = str(gemm.check(helpers.compile(masked, entry="vectorized"), problem, on="cpu"))
+    assert "NaN means" in said and "across the end" not in said
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "said"),
     [

@@ -71,7 +71,8 @@ class TracedSite:
 
     rule: what decides its cost. matrices: how many 8 x 8 matrices it moves, for ldmatrix and its like. shift: where its recorded
     addresses begin, relative to those that the PTX instruction names. estimate: why it is shown as the PTX has it, '' where
-    it is what ptxas made. call: of inline assembly in a function of the cell, the line that calls it.
+    it is what ptxas made. call: of inline assembly in a function of the cell, the line that calls it. calls: of what stands
+    in a function of the cell, the lines that call it, outwards.
     """
 
     pc: int
@@ -87,13 +88,14 @@ class TracedSite:
     shift: int = 0
     estimate: str = ""
     call: int | None = None
+    calls: tuple[int, ...] = ()
 
     @staticmethod
     def of(charged: ChargedSite, space: str) -> TracedSite:
         """The trace's words for a site of the program. space: where its addresses lay."""
         site, made = charged.site, charged.made
         width = 16 if site.op is AccessKind.LOAD and made is AccessKind.MATRIX_LOAD else charged.width  # a row of a matrix
-        facts = charged.rule_in(space), site.matrices, charged.shift, charged.estimate, site.call
+        facts = charged.rule_in(space), site.matrices, charged.shift, charged.estimate, site.call, site.calls
         return TracedSite(site.pc, site.line, space, made, width, site.opcode, charged.sass, site.ptx_line, *facts)
 
 
