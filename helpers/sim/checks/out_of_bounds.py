@@ -26,6 +26,10 @@ NONE_GIVEN = (
     "The kernel declares extern __shared__ memory, and the launch gives it none. Say how many bytes a block has: shared= of the launch, "
     'or in a kernel of a lesson by extern "C" __device__ constexpr int dynamic_shared[] = {…};'
 )
+TOO_FEW_GIVEN = (
+    "A block has {given} bytes of extern __shared__ memory here, as dynamic_shared of the kernel says (or shared= of the launch), and the "
+    "access ends at byte {end} of it. Ask for as many bytes as the kernel uses, or check the index against the extent of {name}."
+)
 OF_AN_ARRAY = "Check the index against the extent of {}."
 LOCAL_ADVICE = "An index into an array inside the kernel is too large or negative."
 
@@ -113,7 +117,7 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
         name, distance, side = _closest(spans, offset, width)
         what += "." if name is None else f": {distance} bytes {side} {name}." if distance else f": just {side} {name}."
     nothing_given = any(not nbytes for _, _, nbytes in m.program.shared) and m.shared.end == m.program.dynamic_shared_at
-    advice = NONE_GIVEN if nothing_given else _of_alignments(m) or (OF_AN_ARRAY.format(name) if name else None)
+    advice = NONE_GIVEN if nothing_given else _of_alignments(m) or (_of_array(m, name, offset + width) if name else None)
     m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=advice, array=name or "shared", sites=(site,))
 
 
@@ -131,6 +135,14 @@ def in_another_array(m: Machine, site: Site, start: int, offsets: np.ndarray, wi
         advice=f"{OF_AN_ARRAY.format(name)[:-1]}: nothing stops an access from reaching what lies beside it.",
         sites=(site,),
     )  # fmt: skip
+
+
+def _of_array(m: Machine, name: str, end: int) -> str:
+    """The advice where an access of shared memory ends at its byte `end`, and the array `name` is the next to it."""
+    given, end = m.launch.dynamic_shared, end - (m.program.dynamic_shared_at - m.shared.start)
+    if end > given and any(plain_name(symbol) == name and not nbytes for symbol, _, nbytes in m.program.shared):
+        return TOO_FEW_GIVEN.format(given=f"{given:,}", end=f"{end:,}", name=name)
+    return OF_AN_ARRAY.format(name)
 
 
 def _of_alignments(m: Machine) -> str | None:

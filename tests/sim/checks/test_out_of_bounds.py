@@ -30,6 +30,24 @@ def said(body, i, shared=0):
     return [finding.message for finding in run.findings if finding.kind == "out-of-bounds"]
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            "more[i] = 1;",
+            "A block has 32 bytes of extern __shared__ memory here, as dynamic_shared of the kernel says (or shared= of the launch)",
+        ),
+        ("more[i] = 1;", "and the access ends at byte 84 of it. Ask for as many bytes as the kernel uses, or check the index"),
+        ("more[-i] = 1;", "Check the index against the extent of As."),
+        ("As[-i] = 1;", "Check the index against the extent of As."),
+    ],
+)
+def test_more_dynamic_shared_memory_than_is_asked_for_is_told_by_its_bytes(body, says):
+    run = helpers.compile(KERNEL % body).launch(1, 1, (np.zeros(16, np.float32), np.int32(20)), 32, on="cpu", counters=False)
+    (finding,) = (one for one in run.findings if one.kind == "out-of-bounds")
+    assert says in finding.advice
+
+
 BESIDE = """extern "C" __global__ void f(const float* x, float* y, int i) {
     __shared__ float a[32];
     __shared__ %s b[32];
