@@ -101,7 +101,7 @@ def test_a_wide_load_across_the_end_of_a_row_is_named_where_it_does_harm():
     line = source[: source.index("if (whole) return")].count("\n") + 1
     call = source[: source.index("a_next[i] = load4(")].count("\n") + 1
     assert f"Line {line}, “if (whole) return" in said and f"called at line {call}, “a_next[i] = load4(A" in said
-    assert "reads 4 elements of A from [0, 20] on, across the end of a row of 23: the others are padding, NaN. Is K, the number" in said
+    assert "reads 4 elements of A from [0, 20] on, across the end of a row of 23: the others are padding, NaN. Is K, the length" in said
     masked = wrong.replace(
         "a_next[i] = load4(A + (size_t)r * lda + k, r < M ? K - k : 0, a_whole);",
         """{
