@@ -270,8 +270,8 @@ def from_file(
     entry: str | None = None,
     arch: str = "sm_90",
     options: Sequence[str] = (),
-    transa: bool | str = False,
-    transb: bool | str = False,
+    transa: bool | str | None = None,
+    transb: bool | str | None = None,
 ) -> LessonKernel:
     """The kernel in a file, with all that a `%%cuda` cell would give it. entry, arch, options, transa, transb: as in `helpers.compile`.
 

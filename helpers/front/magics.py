@@ -110,18 +110,22 @@ class CudaMagics(Magics):
         "--entry", default=None, help="which __global__ function, if the cell has several, none of its name, or a template: 'gemm<64>'"
     )
     @argument("--arch", default="sm_90", help="architecture to compile for (default sm_90); the GPU's own is used on a GPU")
-    @argument("--transa", nargs="?", const="T", default="N", help="the kernel takes A by columns, stored as K x M (BLAS's transa)")
-    @argument("--transb", nargs="?", const="T", default="N", help="the kernel takes B by columns, stored as N x K (BLAS's transb)")
+    @argument("--transa", nargs="?", const="T", help="the kernel takes A by columns, stored as K x M (BLAS's transa)")
+    @argument("--transb", nargs="?", const="T", help="the kernel takes B by columns, stored as N x K (BLAS's transb)")
     @argument("-o", "--option", action="append", default=[], help="a further NVRTC option, such as -o=-ftz=true")
     @cell_magic
     def cuda(self, line: str, cell: str):
         """Compile the cell and bind its kernel: `%%cuda naive`."""
         try:
-            arguments, mistake = parse_argstring(self.cuda, line), None
+            arguments, mistake = parse_argstring(self.cuda, _TRANSPOSED.sub(lambda found: found[0].lower(), line)), None
             given = arguments.name
         except (ValueError, UsageError) as error:  # a quotation mark without its other half; words that no option takes
             said = str(error).lower().rstrip(".")
-            how = f"{transposes.C_BY_COLUMNS}." if "--transc" in line else "Write, for example: %%cuda naive --entry 'gemm<64>' --transb"
+            how = (
+                f"{transposes.C_BY_COLUMNS}."
+                if "--transc" in line.lower()
+                else "Write, for example: %%cuda naive --entry 'gemm<64>' --transb"
+            )
             mistake = CompileError(f"%%cuda {line}: {said}. {how}")
             given = (line.split() or [""])[0]
         name = unicodedata.normalize("NFKC", given)  # as Python reads it in the next cell
@@ -150,6 +154,9 @@ class CudaMagics(Magics):
         kernel = LessonKernel(compiled, name, text)
         self.shell.user_ns[name] = kernel
         display(CompileSummary(kernel, time.perf_counter() - start))
+
+
+_TRANSPOSED = re.compile(r"(?<!\S)--trans[abc]\b", re.IGNORECASE)  # which BLAS writes in capitals
 
 
 def _unquote(text: str | None) -> str | None:

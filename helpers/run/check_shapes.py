@@ -178,10 +178,10 @@ def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:
     """Products with an alpha and a beta that are near 0, 1 or -1, and none of them: who takes them for these with a tolerance is wrong.
     Whole tiles and parts of one, since kernels have ways of their own for either.
 
-    Nearest to 0 is about 1e-7, with numbers in A, B and C as large as makes results of it that every type of C can hold, and sums too.
-    Nearest to 1 is a distance that stands out beside what the types round: with one product in a sum they round least. Further off there
-    is a distance of each of `_DISTANCES`, above and below by turns, from each of the three; and one of a factor while the other is what it
-    is as a rule.
+    Nearest to 0 is less than FLT_EPSILON, 1.2e-7, with numbers in A, B and C as large as makes results of it that every type of C can hold,
+    and sums too. Nearest to 1 is a distance that stands out beside what the types round: with one product in a sum they round least.
+    Further off there is a distance of each of `_DISTANCES`, above and below by turns, from each of the three; and last, as near as stands
+    out, one factor beside each value of the other for which kernels, as BLAS does, have a way of their own.
     """
     random, (rows, columns), (dtype, out_dtype) = np.random.default_rng(seed), geometry(kernel).tile, types(kernel)
     vector = VECTOR // element_type(dtype).bytes
@@ -198,10 +198,10 @@ def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:
     parts: tuple[dict[str, Any], ...] = (whole, {"m": 24, "n": 4 * vector, "k": 1}, {"m": m, "n": n, "k": 3, "pad_a": 1, "pad_c": 1})
     others: list[Problem] = []
 
-    def more(alpha: float, beta: float) -> None:
-        part = parts[len(others) % len(parts)]
+    def more(alpha: float, beta: float, part: int | None = None) -> None:
+        extents = parts[len(others) % len(parts) if part is None else part]
         others.append(
-            Problem(**part, alpha=float(np.float32(alpha)), beta=float(np.float32(beta)), **types_of, seed=seed + 3 + len(others))
+            Problem(**extents, alpha=float(np.float32(alpha)), beta=float(np.float32(beta)), **types_of, seed=seed + 3 + len(others))
         )
 
     side = random.choice([-1, 1])
@@ -210,12 +210,13 @@ def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:
             side, away = -side, math.exp(random.uniform(math.log(max(least, distance)), math.log(most)))
             for alpha, beta in ((1, 0), (-1, 1), (0, -1)):
                 more(alpha + side * away, beta - side * away)
-    more(1 + side * away, 0)
-    more(1, side * away)
+    near = side * distance * random.uniform(1, 2)
+    for alpha, beta in ((1 + near, 0), (1 - near, 1), (near, 1), (1, near), (1, 1 + near)):
+        more(alpha, beta, 1)
     return [
         *others,
-        tiny(m=rows, n=across, k=2 * vector, alpha=factor(1e-7), beta=factor(1e-7), pad_c=vector, seed=seed),
-        tiny(m=m, n=n, k=5, alpha=factor(1e-7), beta=factor(1e-7), pad_c=1, seed=seed + 1),
+        tiny(m=rows, n=across, k=2 * vector, alpha=factor(_NEXT_TO_0), beta=factor(_NEXT_TO_0), pad_c=vector, seed=seed),
+        tiny(m=m, n=n, k=5, alpha=factor(_NEXT_TO_0), beta=factor(_NEXT_TO_0), pad_c=1, seed=seed + 1),
         Problem(24, 4 * vector, 1, alpha=1 + distance, beta=1 - distance, **types_of, seed=seed + 2),
         Problem(24, 4 * vector, 1, alpha=distance - 1, beta=-1 - distance, **types_of, seed=seed + 2),
     ]
@@ -338,6 +339,7 @@ _OF_FEW_BITS = ("float16", "bfloat16")
 _WITH_ROOM = ("bfloat16",)  # types of 16 bits and less whose range is that of float32
 _SQUARE = 320  # M = N = K of a product of some tiles, at the least
 _LONGEST_SQUARE = 2048  # and at the most, where tiles of two different extents divide it
+_NEXT_TO_0 = 4e-8
 _DISTANCES = (1e-5, 1e-3), (1e-3, 0.02), (0.02, 0.35)  # of a factor from 0, 1 or -1: from where to where there is one of each
 _STANDS_OUT = 64  # times the rounding of a sum, of which `Problem.expected` allows five
 _MULTIPROCESSORS = 140  # more than any GPU of today has

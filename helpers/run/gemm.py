@@ -154,7 +154,7 @@ def check(
         start = time_limit.now()
         by_chance = index >= len(fixed)
         # A batch is of small products, and a narrow counter counts for ever what others count in a moment.
-        long = by_chance and problem.batch == 1 and not (index == longest and counts_to_k(kernel.source))
+        long = by_chance and problem.batch == 1 and not counts_to_k(kernel.source)
         explain = whole or index not in (longest, furthest) or put_off
         mine = asked if isinstance(problem, SampledProblem) else kernel
         one = functools.partial(_check_one, mine, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
@@ -236,6 +236,9 @@ def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
     if text:
         return Case(problem, text)
     if text is not None:
+        for other in thin(kernel, seed):
+            if text := unreached(kernel, other):
+                return Case(other, text)
         twice = taken_twice(kernel, seed)
         return Case(*twice) if twice else None
     for sample in (tiles_apart(kernel, other, other.k) for other in thin(kernel, seed)):
@@ -391,7 +394,7 @@ def _left_of_tile(kernel: Kernel) -> str:
 @dataclass(frozen=True)
 class _Again:
     """What another run of a wrong problem shows: the last store or bulk copy to the first wrong element, and whether that is known; what
-    sums in few bits and what reads of padding have to do with it, as sentences with a space before each."""
+    sums in few bits or a ReLU left out, and what reads of padding have to do with it, as sentences with a space before each."""
 
     site: TracedSite | None = None
     known: bool = False
@@ -416,6 +419,7 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
     if found is not None and found[0] == 2:
         if (narrow := likely_causes.few_bits(kernel)) and likely_causes.wrong_by_little(problem, before, arrays, narrow.bits):
             bits = f" {narrow.said}"
+        bits = bits or likely_causes.without_maximum(problem, before, arrays[2])
         padding = likely_causes.of_padding(kernel, problem, trace, arrays[2], functools.partial(_without_padding, kernel, problem, before))
     if found is None or trace.truncated:
         return _Again(bits=bits, padding=padding)

@@ -52,13 +52,14 @@ def compile(
     entry: str | None = None,
     arch: str = "sm_90",
     options: Sequence[str] = (),
-    transa: bool | str = False,
-    transb: bool | str = False,
+    transa: bool | str | None = None,
+    transb: bool | str | None = None,
 ) -> Kernel:
     """Compile CUDA C++ and return the kernel, ready to launch. Arguments and errors: see `compile_source`.
 
     transa, transb: it takes A by columns, stored as K × M with lda elements from one k to the next, or B, stored as N × K with ldb
-    elements from one column to the next: True or BLAS's "T", False or "N" (see `transposes`). Launches of your own are not changed by it.
+    elements from one column to the next: True or BLAS's "T", False or "N"; None: as the source says (see `transposes`). Launches of your
+    own are not changed by it.
     """
     return Kernel(transposes.compile_with(source, entry, arch, options, transa, transb))
 

@@ -1,12 +1,12 @@
 """What may be why a product is wrong, as sentences: matrices taken by columns, a tile that is left in part, sums in FP16 or
-BF16, padding that is read."""
+BF16, a ReLU that is left out, padding that is read."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,6 +106,24 @@ def left_of_tile(stored: np.ndarray) -> str:
         return f"{begin} store to {kept[0]} × {kept[1]}: {ANOTHER_TILE}let them compute the rest."
     gaps = [f"{name} {_ranges(gap)}" for name, gap in zip(("rows", "columns"), missing, strict=True) if len(gap)]
     return f"{begin} never store to {' and '.join(gaps)}: look at how they find the row and the column of what they store."
+
+
+def without_maximum(problem: Problem, before: Sequence[np.ndarray], c: np.ndarray) -> str:
+    """What is to be said of C where a kernel adds its bias and nothing becomes 0 that is less, as a sentence with a space before it; else
+    "". before: A, B and C as they were."""
+    if not problem.fused:
+        return ""
+    value, _ = replace(problem, fused=False).expected(*before)
+    _, bound = problem.expected(*before)
+    value += problem.bias().astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        held = np.abs(c[:, : problem.n].astype(np.float64) - value) <= bound
+    if not held.all():
+        return ""
+    return (
+        " It adds the bias and leaves out the ReLU: a kernel that takes a bias is held to max(0, alpha · A · B + beta · C + bias). Let "
+        "what is less become 0, or launch the kernel yourself with .launch(grid, block, args)."
+    )
 
 
 def _ranges(numbers: np.ndarray) -> str:

@@ -46,7 +46,7 @@ def run(kernel: Kernel, problem: Problem, on: str | None = None, arrays=None, mu
         raise LaunchError(f"C is empty ({problem.m} × {problem.n}): there is nothing to launch.")
     if problem.batch > 1 and shape.depth is None:
         raise LaunchError(f"{kernel.name} computes one product; launch it once for each of the {problem.batch}. (Step 12 takes a batch.)")
-    a, b, c = problem.arrays() if arrays is None else _three(kernel, arrays)
+    a, b, c = problem.arrays() if arrays is None else _three(kernel, arrays, problem)
     if shape.persistent is not None and multiprocessors is None and on == "gpu":
         multiprocessors = gpu_multiprocessors()
     given = launch_arguments(kernel, problem, a, b, c, multiprocessors=multiprocessors or shape.multiprocessors)
@@ -76,12 +76,21 @@ def need(verb: str, kernel: Kernel, *problems: Problem) -> None:
         raise LaunchError(f"{verb} wants Problems, such as gemm.Problem(64, 64, 64), and was given {strange[0]!r}.")
 
 
-def _three(kernel: Kernel, arrays: Any) -> tuple[Any, Any, Any]:
-    """A, B and C, as they were given. Raises LaunchError where these are not three, and for what the kernel cannot be given."""
+def _three(kernel: Kernel, arrays: Any, problem: Problem) -> tuple[Any, Any, Any]:
+    """A, B and C, as they were given. Raises LaunchError where these are not three, of other extents, and for what the kernel cannot be
+    given."""
     given = tuple(arrays) if isinstance(arrays, Iterable) and not isinstance(arrays, (np.ndarray, str)) else ()
     if len(given) != 3:
         raise LaunchError("arrays: give the three arrays A, B and C, such as arrays=(a, b, c).")
     a, b, c = (kernel.checked_at(place, array) for place, array in zip(MATRICES, given, strict=True))
+    for name, array, of in zip("ABC", (a, b, c), problem.stored, strict=True):
+        rows = problem.batch * of.rows
+        if array.ndim == 2 and (array.shape[0] < rows or (array.shape[1] != of.pitch and rows > 1)):
+            raise LaunchError(
+                f"{name} is {array.shape[0]} × {array.shape[1]}, and of {problem} it has {rows} rows of {of.pitch} elements, "
+                f"ld{name.lower()}. "
+                f"Where rows are further apart than they are long, say by how much: pad_{name.lower()}."
+            )
     return a, b, c
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .kernel import Kernel
 
 NAMES = ("transa", "transb")
-LETTERS = {"N": False, "T": True}  # as BLAS has them
+LETTERS = {"N": False, "T": True, "FALSE": False, "TRUE": True, "0": False, "1": True}  # as BLAS has them, Python, and the kernel's line
 C_BY_COLUMNS = (
     "The course's C lies by rows. A kernel that takes C by columns computes the product of the transposed matrices, since Cᵀ = Bᵀ × Aᵀ: "
     "exchange M and N, A and B, lda and ldb in its list of parameters, the two numbers of tile_shape, and blockIdx.x and blockIdx.y. "
@@ -42,11 +42,11 @@ C_BY_COLUMNS = (
 
 
 def is_transposed(name: str, value: Any) -> bool:
-    """Does `value` say that a matrix is stored by columns? True or "T", False or "N". name: of the option. Raises LaunchError."""
-    if isinstance(value, (bool, np.bool_)):
+    """Does `value` say that a matrix is stored by columns? True, 1 or "T"; False, 0 or "N". name: of the option. Raises LaunchError."""
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (int, np.integer)) and value in (0, 1)):
         return bool(value)
-    if isinstance(value, str) and value.upper() in LETTERS:
-        return LETTERS[value.upper()]
+    if isinstance(value, str) and (letter := value.strip("'\"").upper()) in LETTERS:
+        return LETTERS[letter]
     matrix = name[-1].upper()
     raise LaunchError(f'{name}={value!r}: write True, or BLAS\'s "T", for a kernel that takes {matrix} by columns; False or "N" by rows.')
 
@@ -57,22 +57,30 @@ def line(name: str) -> str:
 
 
 def compile_with(
-    source: str, entry: str | None, arch: str, options: Sequence[str], transa: bool | str = False, transb: bool | str = False
+    source: str, entry: str | None, arch: str, options: Sequence[str], transa: bool | str | None = None, transb: bool | str | None = None
 ) -> Compiled:
-    """`compile_source` of the source with the lines that say which matrices are by columns. Raises what that raises, and LaunchError."""
-    wanted = [name for name, value in zip(NAMES, (transa, transb), strict=True) if is_transposed(name, value)]
-    if not wanted or not isinstance(source, str) or not source.strip():
+    """`compile_source` of the source with the lines that say which matrices are by columns. None: the source says it, or they are by rows.
+    Raises what that raises, and LaunchError."""
+    given = {name: is_transposed(name, value) for name, value in zip(NAMES, (transa, transb), strict=True) if value is not None}
+    if not given or not isinstance(source, str) or not source.strip():
         return compile_source(source, entry, arch, options)
     code = strip_comments(source)
-    missing = [name for name in wanted if not re.search(rf"\b{name}\s*\[[^\]]*\]\s*=", code)]
+    missing = [name for name, turned in given.items() if turned and not re.search(rf"\b__device__\b[^;]*?\b{name}\s*\[[^\]]*\]\s*=", code)]
     lines = "".join(f"{line(name)}  // --{name}\n" for name in missing)
+    body = source.rstrip("\n")
+    if body.endswith("\\"):  # which goes on in the next line
+        body += "\n"
     try:
-        made = compile_source(source.rstrip("\n") + "\n" + lines if missing else source, entry, arch, options)
+        made = compile_source(f"{body}\n{lines}" if missing else source, entry, arch, options)
     except CompileError:
         compile_source(source, entry, arch, options)  # says it of the reader's own lines
         raise
-    if other := next((name for name in wanted if made.constants.get(name) != (1,)), None):
-        raise LaunchError(f"The source says {other} = {made.constants.get(other)} itself. Leave --{other} out, or that line.")
+    for name, turned in given.items():
+        said = made.constants.get(name)
+        if said is None and turned:
+            raise LaunchError(f"{name} is another name in this source. Let the file say it where all names are known:\n    {line(name)}")
+        if said is not None and said != (int(turned),):
+            raise LaunchError(f"The source says {name} = {said} itself. Leave --{name} out, or that line.")
     return made
 
 

@@ -12,7 +12,7 @@ from helpers.run.gemm import Problem
 @pytest.mark.parametrize(("step", "tile"), [("shared_tile", (32, 32)), ("thread_tile_1d", (64, 64)), ("thread_tile_2d", (128, 128))])
 def test_loads_from_global_memory_are_what_the_step_is_held_to(step, tile):
     (held,) = [one for one in get(step).expect if one.text.startswith("global loads per result")]
-    assert held.exactly(Problem(128, 128, 512)) == 512 * figures.global_loads(*tile)
+    assert held.at_most(Problem(128, 128, 512)) == 512 * figures.global_loads(*tile)
 
 
 def test_strides_and_widths():

@@ -105,7 +105,9 @@ def test_a_name_is_what_python_reads(shell):
     assert isinstance(shell.ev("\u00b5kernel"), LessonKernel) and "\u03bckernel" in shell.user_ns
 
 
-@pytest.mark.parametrize("line", ["mine --transb", "mine --transb T", "mine --transb=t --transa N"])
+@pytest.mark.parametrize(
+    "line", ["mine --transb", "mine --transb T", "mine --transb=t --transa N", "mine --TRANSB", "mine --transb True", "mine --transB 'T'"]
+)
 def test_a_kernel_that_takes_B_by_columns_says_so_in_the_magic_s_line(shell, capsys, line):
     shell.run_cell_magic("cuda", line, plain())
     kernel = shell.user_ns["mine"]

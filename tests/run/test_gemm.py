@@ -79,6 +79,49 @@ def test_a_check_has_more_columns_of_tiles_than_there_are_multiprocessors(slug, 
         assert 1 <= widest.m - rows * ("PANEL" in kernel.source) <= 3
 
 
+@pytest.mark.parametrize("condition, does", [
+    ("fabsf(alpha) < 1e-3f && beta == 1", "return"),
+    ("beta == 1 && fabsf(alpha - 1) < 1e-3f", "alpha = 1"),
+    ("beta == 0 && fabsf(alpha - 1) < 1e-3f", "alpha = 1"),
+    ("alpha == 1 && fabsf(beta) < 1e-3f", "beta = 0"),
+    ("alpha == 1 && fabsf(beta - 1) < 1e-3f", "beta = 1"),
+    ("fabsf(beta) < 1.1920929e-7f", "beta = 0"),
+])  # fmt: skip
+def test_a_tolerance_for_one_factor_is_found_where_the_other_is_exact(condition, does):
+    """As in BLAS's quick return."""
+    exact = condition.replace("fabsf(alpha) < 1e-3f", "alpha == 0").replace("fabsf(beta) <", "beta == 0 && beta <")
+    exact = re.sub(r"fabsf\((alpha|beta) - 1\) < 1e-3f", r"\1 == 1", exact)
+    for seed in (1, 2, 3):
+        wrong = helpers.compile(PLAIN.replace("float sum = 0;", f"if ({condition}) {does}; float sum = 0;"))
+        assert any(case.message for case in gemm.check(wrong, near_special_factors(wrong, seed), on="cpu").cases)
+    right = helpers.compile(PLAIN.replace("float sum = 0;", f"if ({exact}) {does}; float sum = 0;"))
+    assert gemm.check(right, near_special_factors(right, 1), on="cpu").passed
+
+
+@pytest.mark.parametrize("edit", [
+    ("int row = blockIdx.y * 8 + threadIdx.y", "unsigned short row = blockIdx.y * 8 + threadIdx.y"),
+    ("blockIdx.y * 8", "blockIdx.y % 2048 * 8"),
+    ("blockIdx.y * 8", "blockIdx.y % 300 * 8"),
+    ("blockIdx.x * 16", "blockIdx.x % 4000 * 16"),
+])  # fmt: skip
+def test_tiles_that_begin_again_along_one_side_are_found(edit):
+    assert edit[0] in PLAIN
+    report = gemm.check(helpers.compile(PLAIN.replace(*edit)), on="cpu", seed=1)
+    assert not report.passed and "both store to" in str(report)
+
+
+def test_a_counter_of_few_bits_that_takes_steps_ends_its_check_soon(monkeypatch):
+    """Each shape has the time of a small one: at most PATIENCE, and not all of the seconds."""
+    given, whole = [], gemm.run
+    monkeypatch.setattr(gemm, "run", lambda *args, **options: given.append(options.get("seconds")) or whole(*args, **options))
+    steps_of_16 = PLAIN.replace(
+        "for (int k = 0; k < K; k++) sum +=",
+        "for (unsigned char k0 = 0; k0 < K; k0 += 16)\n        for (int k = k0; k < min(K, k0 + 16); k++) sum +=",
+    )
+    report = gemm.check(helpers.compile(steps_of_16), on="cpu", seed=1)
+    assert report.endless and "declares 8 bits" in str(report) and max(given) <= gemm.PATIENCE
+
+
 @pytest.mark.parametrize("slug", ["fused_epilogue", "wmma", "warp_specialized", "fp32_on_tensor_cores", "fp8"])
 @pytest.mark.parametrize("name", ["alpha", "beta"])
 def test_a_small_factor_is_not_zero(slug, name):
@@ -490,7 +533,7 @@ def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
     start = time_limit.now()
     report = gemm.check(helpers.compile(source), on="cpu", progress=lambda done, total: told.append((done, total)))
     assert time_limit.now() - start < 15
-    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 30
+    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 33
     assert str(report).count("may never end") == 1 and "  · The other" in str(report)
     assert len(told) > 3 and set(told) == {(0, report.untried + 1)}
 

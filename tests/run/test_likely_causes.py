@@ -220,3 +220,13 @@ def test_bfloat16_that_is_made_float_by_its_bits_is_taken_back_too():
     step = f"sum = __nv_bfloat16(float(sum) + float({A}) * float({B}))"
     source = re.sub(r"\bT\b", "__nv_bfloat16", BY_THREADS).replace("SUM", "__nv_bfloat16").replace("STEP", step).replace("BETA", "beta")
     assert helpers.compile(source, arch="sm_80").compiled.narrow_arithmetic == ("cvt.rn.bf16.f32", 9)
+
+
+def test_a_bias_without_relu_is_told_what_c_is_held_to():
+    fused = helpers.reference("fused_epilogue")
+    source = fused.source.replace("return x < 0.0f ? 0.0f : x;", "return x;")
+    said = str(gemm.check(helpers.compile(source, entry=fused.compiled.entry), gemm.Problem(17, 23, 19, fused=True), on="cpu"))
+    assert "adds the bias and leaves out the ReLU: a kernel that takes a bias is held to max(0, alpha · A · B + beta · C + bias)" in said
+    halved = fused.source.replace("return x < 0.0f ? 0.0f : x;", "return 0.5f * x;")
+    said = str(gemm.check(helpers.compile(halved, entry=fused.compiled.entry), gemm.Problem(17, 23, 19, fused=True), on="cpu"))
+    assert "elements of C are wrong" in said and "leaves out" not in said

@@ -56,17 +56,52 @@ def test_a_batch_lies_product_behind_product():
     assert np.allclose(value[4:], a[5:].T.astype(np.float64) @ b[3:, :5].T)
 
 
-@pytest.mark.parametrize("value, turned", [(True, True), (False, False), ("T", True), ("n", False), (np.True_, True)])
+@pytest.mark.parametrize(
+    "value, turned", [(True, True), (False, False), ("T", True), ("n", False), (np.True_, True), (1, True), (0, False), ("True", True)]
+)
 def test_BLASs_letters_say_it_too(value, turned):
     assert Problem(2, 2, 2, transb=value).transb is turned and Problem(2, 2, 2, transa=value).transa is turned
 
 
-@pytest.mark.parametrize("value", ["C", "", 1, None, "yes"])
+@pytest.mark.parametrize("value", ["C", "", 2, 1.0, "yes"])
 def test_anything_else_is_a_sentence(value):
     with pytest.raises(LaunchError, match='transb=.*write True, or BLAS\'s "T", for a kernel that takes B by columns'):
         Problem(2, 2, 2, transb=value)
     with pytest.raises(LaunchError, match='takes A by columns; False or "N" by rows'):
         helpers.compile(plain(), transa=value)
+
+
+def test_the_line_is_read_wherever_the_source_ends():
+    kernel = helpers.compile(plain() + "// the end \\", transb=True)
+    assert transposes.transposed(kernel) == (False, True)
+
+
+@pytest.mark.parametrize("taken", ["#define transb ldb\n", "constexpr int other = 1;\n#define transb other_name\n"])
+def test_a_name_that_is_taken_is_told(taken):
+    with pytest.raises(LaunchError, match="transb is another name in this source. Let the file say it"):
+        helpers.compile(taken + plain(), transb=True)
+
+
+def test_a_local_of_that_name_says_nothing():
+    local = plain().replace("float sum = 0;", "const int transb[2] = {1, 2}; float sum = 0 * transb[threadIdx.x & 1];")
+    assert transposes.transposed(helpers.compile(local, transb=True)) == (False, True)
+
+
+def test_what_a_source_says_stays_unless_the_option_says_otherwise():
+    source = plain() + transposes.line("transb") + "\n"
+    assert transposes.transposed(helpers.compile(source)) == transposes.transposed(helpers.compile(source, transb="T")) == (False, True)
+    with pytest.raises(LaunchError, match=r"The source says transb = \(1,\) itself. Leave --transb out, or that line"):
+        helpers.compile(source, transb="N")
+
+
+def test_arrays_of_other_extents_are_told():
+    kernel = helpers.compile(plain(), transb=True)
+    a, c = np.ones((20, 40), np.float32), np.ones((20, 33), np.float32)
+    for rows, columns in ((40, 33), (20, 66), (33, 44), (32, 40)):
+        with pytest.raises(LaunchError, match=f"B is {rows} × {columns}, and of .* it has 33 rows of 40 elements, ldb"):
+            gemm.run(kernel, gemm.problem_for(kernel, 20, 33, 40), on="cpu", arrays=(a, np.ones((rows, columns), np.float32), c))
+    gemm.run(kernel, gemm.problem_for(kernel, 20, 33, 40, pad_b=4), on="cpu", arrays=(a, np.ones((33, 44), np.float32), c))
+    assert np.allclose(c, 40)
 
 
 def test_a_problem_that_is_less_deep_has_the_same_leading_dimensions():
