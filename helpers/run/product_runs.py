@@ -85,11 +85,10 @@ def _three(kernel: Kernel, arrays: Any, problem: Problem) -> tuple[Any, Any, Any
     a, b, c = (kernel.checked_at(place, array) for place, array in zip(MATRICES, given, strict=True))
     for name, array, of in zip("ABC", (a, b, c), problem.stored, strict=True):
         rows = problem.batch * of.rows
-        if array.ndim == 2 and (array.shape[0] < rows or (array.shape[1] != of.pitch and rows > 1)):
+        if rows > 1 and array.ndim == 2 and array.shape[1] != of.pitch and array.size >= (rows - 1) * of.pitch + of.columns:
             raise LaunchError(
                 f"{name} is {array.shape[0]} × {array.shape[1]}, and of {problem} it has {rows} rows of {of.pitch} elements, "
-                f"ld{name.lower()}. "
-                f"Where rows are further apart than they are long, say by how much: pad_{name.lower()}."
+                f"ld{name.lower()}. Where rows are further apart than they are long, say by how much: pad_{name.lower()}."
             )
     return a, b, c
 
