@@ -81,11 +81,6 @@ def in_html(sentence: str) -> str:
     return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(sentence))
 
 
-def called_at(line: int | None, code: str) -> str:
-    """Where the function is called whose assembly a line is."""
-    return f"called at line {line}" + (f", “{code}”" if code else "")
-
-
 def called_from(calls: Sequence[int], codes: Sequence[str]) -> str:
     """Where a function is called, where what calls it is called, and so on outwards. codes: the text of these lines, as far as it is
     known."""

@@ -4,6 +4,7 @@ of positive numbers."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -96,10 +97,8 @@ def judge_accuracy(kernel: Kernel, k: int, allowed: float, power: int, seed: int
     arrays = np.ldexp(np.abs(a), power), np.ldexp(np.abs(b), power), c
     numbers = "positive numbers" + (f" below 2^{power}" if power else "")
     value, _ = problem.expected(*arrays)
-    try:
-        gemm.run(kernel, problem, on="cpu", arrays=arrays, counters=False, findings=False)
-    except CourseError as error:
-        return f"{problem} of {numbers}: {error.message}", False
+    if failed := _run(kernel, problem, arrays, f"{problem} of {numbers}"):
+        return failed
     errors = (arrays[2][:, : problem.n].astype(np.float64) - value) / value
     yours = float(np.sqrt(np.mean(errors**2))) / problem.result.roundoff
     side = ", all on one side" if np.all(errors < 0) or np.all(errors > 0) else ""
@@ -113,10 +112,8 @@ def judge_nan(kernel: Kernel, seed: int) -> tuple[str, bool]:
     a, b, c = problem.arrays()
     row, column = seed % problem.m, seed % problem.k
     a[row, column] = np.nan
-    try:
-        gemm.run(kernel, problem, on="cpu", arrays=(a, b, c), counters=False, findings=False)
-    except CourseError as error:
-        return f"{problem} with NaN at A[{row}, {column}]: {error.message}", False
+    if failed := _run(kernel, problem, (a, b, c), f"{problem} with NaN at A[{row}, {column}]"):
+        return failed
     nans = np.isnan(c[:, : problem.n].astype(np.float32))
     here = int(nans[row].sum())
     return (
@@ -136,10 +133,8 @@ def judge_infinity(kernel: Kernel, seed: int) -> tuple[str, bool]:
     with np.errstate(invalid="ignore"):
         value, _ = problem.expected(a, b, c)
     where = f"{problem} with infinity at A[{row}, {last}] and B[{last}, {column}]"
-    try:
-        gemm.run(kernel, problem, on="cpu", arrays=(a, b, c), counters=False, findings=False)
-    except CourseError as error:
-        return f"{where}: {error.message}", False
+    if failed := _run(kernel, problem, (a, b, c), where):
+        return failed
     got = c[:, : problem.n].astype(np.float64)
     infinite = np.isinf(value)
     wrong, others = int((got[infinite] != value[infinite]).sum()), int((~np.isfinite(got[~infinite])).sum())
@@ -148,3 +143,12 @@ def judge_infinity(kernel: Kernel, seed: int) -> tuple[str, bool]:
         f"expected 0, and {others} others are infinite or NaN, expected 0.",
         not (wrong or others),
     )
+
+
+def _run(kernel: Kernel, problem: Problem, arrays: Sequence[np.ndarray], said: str) -> tuple[str, bool] | None:
+    """Multiply these arrays. None where that went well, else the verdict. said: which product it is, for people."""
+    try:
+        gemm.run(kernel, problem, on="cpu", arrays=arrays, counters=False, findings=False)
+    except CourseError as error:
+        return f"{said}: {error.message}", False
+    return None

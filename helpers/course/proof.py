@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from helpers.errors import CourseError, called_at, quote, statement_line
+from helpers.errors import CourseError, called_from, quote, statement_line
 from helpers.run import gemm
 from helpers.run.gemm import Problem, SampledProblem
 from helpers.run.kernel import Kernel, Run
@@ -117,7 +117,7 @@ def _line(run: Run, in_order: Run, verdict: Verdict, verdicts: Sequence[Verdict]
         return sure
     busiest, source = measures.busiest_line(run, verdict.text), run.kernel.source
     number, call = statement_line(source, busiest), measures.caller_of(run, busiest)
-    called = "" if call is None else f", most often {called_at(call, quote(source, call))}"
+    called = "" if call is None else f", most often {called_from([call], [quote(source, call)])}"
     code = quote(source, number)
     return (f" Most of it is in line {number}, “{code}”{called}." if code else "") + sure
 

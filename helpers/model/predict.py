@@ -350,11 +350,10 @@ def _named(limiter: str, terms: Mapping[str, float], total: float, of_load_store
     return f"{said}: {shared:.0%} with wavefronts of shared memory, {lines:.0%} with cache lines of global"
 
 
-def _where_work_is(need: Demand, gpu: GPU) -> str:
-    """What to say behind a limiter that is a multiprocessor's where some of them have nothing to do; '' elsewhere."""
-    working = need.blocks * need.slices
+def _where_work_is(working: int, gpu: GPU) -> str:
+    """What to say behind a limiter that is a multiprocessor's where `working` of them alone have something to do."""
     which = "one" if working == 1 else str(working)
-    return f" (on the {which} of {gpu.sms} multiprocessors that ha{'s' if working == 1 else 've'} work)" if working < gpu.sms else ""
+    return f" (on the {which} of {gpu.sms} multiprocessors that ha{'s' if working == 1 else 've'} work)"
 
 
 _BY_DATA = (
@@ -498,13 +497,14 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     time = total / (clock * 1e3) + launch / 1e3 + copies
     limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
     of_load_store = _load_store(need, device, constants)
-    of_multiprocessor = limiter in terms and limiter not in _OF_THE_GPU
+    blocks = need.blocks * need.slices
+    working = blocks if blocks < device.sms else 0  # multiprocessors, where others have nothing to do
+    told = limiter == "latency" or limiter not in terms or limiter in _OF_THE_GPU  # or it is not of a multiprocessor
     states = _by_share(walked.states) if walked else {}
     if limiter == tensor_cores.TENSOR_UNIT and (idle := terms.get(tensor_cores.STORING, 0.0) / total) > _WORTH_SAYING:
         limiter += f", which rest for {idle:.0%} of the time while results are stored"
     elif limiter == "latency":
-        working = need.blocks * need.slices
-        having = f": {working} of {device.sms} multiprocessors have a block" if working < device.sms else ""
+        having = f": {working} of {device.sms} multiprocessors have a block" if working else ""
         limiter = f"latency ({fraction:.0%} occupancy{' at most' if having else ''}, {waves:.2g} waves{having})"
         waits = [name for name in states if name not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])][:2]
         if waits:
@@ -513,8 +513,8 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         limiter += f"; the fullest unit is {_named(fullest, terms, total, of_load_store)}"
     elif limiter in terms and limiter != tensor_cores.TENSOR_UNIT:
         limiter = _named(limiter, terms, total, of_load_store)
-    if of_multiprocessor and " have a block" not in limiter:
-        limiter += _where_work_is(need, device)
+    if working and not told:
+        limiter += _where_work_is(working, device)
     return Prediction(
         gpu=device.name,
         milliseconds=time,

@@ -50,7 +50,7 @@ def laid_out(kernel: Kernel, problem: _P) -> _P:
     padding is such that its leading dimension is as far from whole vectors as that of its rows was, which is what the shape is about."""
     found = fitted(kernel, problem)
     vector, changes = VECTOR // problem.inputs.bytes, {}
-    for name, old, new, turned in zip(("pad_a", "pad_b"), problem.stored, found.stored, (found.transa, found.transb), strict=False):
+    for name, old, new, turned in zip(("pad_a", "pad_b"), problem.stored, found.stored, found.turned, strict=False):
         pad = getattr(problem, name)
         if turned and found.scale_block is None and (pad or old.pitch % vector == 0):
             more = (old.pitch - max(1, new.columns)) % vector

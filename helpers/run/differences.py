@@ -115,7 +115,7 @@ def compare_others(problem: Problem, before: Sequence[np.ndarray], after: Sequen
     which, row, column = found
     values = f"it was {float(before[which][row, column]):.7g} and is {float(after[which][row, column]):.7g}."
     if which < 2:
-        row, column = (column, row) if (problem.transa, problem.transb)[which] else (row, column)
+        row, column = (column, row) if problem.turned[which] else (row, column)
         return f"{'AB'[which]} is an input, and {_CHANGED} {'AB'[which]}[{row}, {column}]: {values}"
     return f"element [{row}, {column}] lies in the padding behind row {row} of C (ldc = {problem.ldc}), and {_CHANGED} it: {values}"
 

@@ -353,7 +353,7 @@ def _with_narrow(kernel: Kernel, case: Case) -> Case:
 def _narrow(kernel: Kernel, message: str) -> str:
     """What of a kernel has too few bits for what a message says of it, as sentences with a space before them; else ""."""
     if nearly(message):
-        found = likely_causes.few_bits(kernel)
+        found = likely_causes.rounding(kernel)
         said = found.said if found else few_bits(kernel.source, kernel.ptx)
     else:
         said = of_narrow_counter(kernel.source) if NEVER_ENDS in message else ""
@@ -378,8 +378,7 @@ def _by_columns(kernel: Kernel) -> str:
     if problem.scale_block or problem.beta:
         return ""
     bias = problem.bias().astype(np.float64) if problem.fused else None
-    said = (problem.transa, problem.transb)
-    return likely_causes.by_columns(a, b, arrays[2][:, :extent].astype(np.float64), problem.alpha, bias, said)
+    return likely_causes.by_columns(a, b, arrays[2][:, :extent].astype(np.float64), problem.alpha, bias, problem.turned)
 
 
 def _left_of_tile(kernel: Kernel) -> str:
@@ -417,7 +416,7 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
     trace = done.trace
     bits = padding = ""
     if found is not None and found[0] == 2:
-        if (narrow := likely_causes.few_bits(kernel)) and likely_causes.wrong_by_little(problem, before, arrays, narrow.bits):
+        if (narrow := likely_causes.rounding(kernel)) and likely_causes.wrong_by_little(problem, before, arrays, narrow.bits):
             bits = f" {narrow.said}"
         bits = bits or likely_causes.without_maximum(problem, before, arrays[2])
         padding = likely_causes.of_padding(kernel, problem, trace, arrays[2], functools.partial(_without_padding, kernel, problem, before))

@@ -141,7 +141,7 @@ class FewBits:
     bits: int
 
 
-def few_bits(kernel: Kernel) -> FewBits | None:
+def rounding(kernel: Kernel) -> FewBits | None:
     """What of a kernel keeps sums in FP16 on tensor cores, or else computes in FP16 or BF16 on CUDA cores; None where nothing does."""
     on_tensor_cores, by_threads = kernel.compiled.float16_sums, kernel.compiled.narrow_arithmetic
     if (found := on_tensor_cores or by_threads) is None:
@@ -213,7 +213,7 @@ def of_padding(kernel: Kernel, problem: Problem, trace: Trace, c: np.ndarray, wi
     without(1): C where the padding of A, of B, is zero: what is read across a row's end may be left out later, and is no cause then."""
     nans = _nans(problem, c)
     for across in (False, True) if nans else ():
-        for which, turned in enumerate((problem.transa, problem.transb)):
+        for which, turned in enumerate(problem.turned):
             if which and problem.scale_block:
                 continue  # there it is 0
             _, columns, pitch = problem.stored[which]

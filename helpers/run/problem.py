@@ -84,6 +84,11 @@ class Problem:
             raise LaunchError(f"batch={self.batch!r}: a batch is a whole number of products, 1 or more.")
 
     @property
+    def turned(self) -> tuple[bool, bool]:
+        """Do A and B lie by columns?"""
+        return self.transa, self.transb
+
+    @property
     def stored(self) -> tuple[StoredRows, StoredRows, StoredRows]:
         """How A, B and C of one product lie in memory."""
         a = (self.k, self.m) if self.transa else (self.m, self.k)
@@ -115,7 +120,7 @@ class Problem:
     def meant(self, a: Any, b: Any) -> tuple[Any, Any]:
         """A [batch, m, k] and B [batch, k, n] as the product has them: views of the arrays in which they are stored, without padding."""
         views = []
-        for array, stored, turned in zip((a, b), self.stored, (self.transa, self.transb), strict=False):
+        for array, stored, turned in zip((a, b), self.stored, self.turned, strict=False):
             view = array.reshape(self.batch, stored.rows, stored.pitch)[:, :, : stored.columns]
             views.append(view.swapaxes(1, 2) if turned else view)
         return views[0], views[1]

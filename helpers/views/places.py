@@ -243,7 +243,7 @@ def by_columns(run, array) -> bool:
     if problem is None or array.space != "global":
         return False
     declared = run.kernel.compiled.parameters
-    turned = zip(MATRICES, (problem.transa, problem.transb), strict=False)
+    turned = zip(MATRICES, problem.turned, strict=False)
     return array.name in [declared[place].name for place, columns in turned if columns]
 
 

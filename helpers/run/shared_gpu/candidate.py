@@ -170,7 +170,7 @@ def product_kernel(job: ProductJob) -> Kernel:
         raise CourseError("The kernel adds a bias and the message's problem has none, or the other way round, so nothing was launched.")
     if scale_block(kernel) != job.problem.scale_block:
         raise CourseError("The kernel's blocks with a factor are not those of the message's problem, so nothing was launched.")
-    if transposed(kernel) != (job.problem.transa, job.problem.transb):
+    if transposed(kernel) != job.problem.turned:
         raise CourseError("The kernel takes its matrices otherwise than the message's problem stores them, so nothing was launched.")
     return kernel
 

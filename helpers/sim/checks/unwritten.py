@@ -120,13 +120,13 @@ def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str, filler: 
 
 
 @functools.lru_cache(maxsize=8)
-def _uses(program) -> dict[tuple[Op, int], Op]:
-    """What `_first_use` has found."""
+def _uses(program, source: str) -> dict[tuple[Op, int], Op]:
+    """What `_first_use` has found. source: sources that differ in names alone are one program."""
     return {}
 
 
 def _first_use(m: Machine, op: Op, register: int) -> Op:
-    known = _uses(m.program)
+    known = _uses(m.program, m.launch.source)
     if (op, register) not in known:
         known[op, register] = _look_for_first_use(m, op, register)
     return known[op, register]

@@ -198,6 +198,8 @@ def test_a_value_is_followed_whatever_carries_it(body, found):
 
 def test_where_a_value_comes_from_is_looked_for_once(monkeypatch):
     """A tile that is read before it is written tells of each register in every step along K and in every shape."""
+    unwritten._ways.cache_clear()  # other tests have looked at the same program
+    unwritten._uses.cache_clear()
     asked: list[tuple] = []
     looked = unwritten._look_for_first_use
     monkeypatch.setattr(unwritten, "_look_for_first_use", lambda m, op, register: asked.append((op, register)) or looked(m, op, register))
