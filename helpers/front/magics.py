@@ -12,9 +12,8 @@ import unicodedata
 from pathlib import Path
 
 from IPython import get_ipython
-from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
 import helpers
@@ -22,11 +21,12 @@ from helpers import still
 from helpers.course import exercises, history
 from helpers.course.lesson import LessonKernel
 from helpers.course.steps import STEPS
-from helpers.errors import CompileError, CourseError, LaunchError, in_html
+from helpers.errors import CompileError, CourseError, LaunchError, cut, in_html
 from helpers.run import gpu, transposes, untold
+from helpers.toolchain.compiled import Compiled
 from helpers.toolchain.kernels import namesake
 
-from . import lesson_names
+from . import lesson_names, magic_line
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _COLLECT = (10_000, 10, 10)  # Python's own (700, …) looks at all objects again and again while a program of a hundred thousand is loaded
@@ -35,8 +35,8 @@ _COLLECT = (10_000, 10, 10)  # Python's own (700, …) looks at all objects agai
 class NotCompiled:
     """Bound to the name of a cell that did not compile, so that no older kernel answers in its place."""
 
-    def __init__(self, name: str, error: CompileError):
-        self._name, self._error = name, error
+    def __init__(self, name: str, error: CourseError, replaces: bool = False):
+        self._name, self._error, self._replaces = name, error, replaces
 
     def __repr__(self) -> str:
         return f"{self._name} did not compile"
@@ -52,7 +52,11 @@ class NotCompiled:
     def __getattr__(self, attribute: str):
         if attribute.startswith("_"):  # what Python and IPython ask every object
             raise AttributeError(attribute)
-        raise CourseError(f"{self._name} did not compile, so there is nothing to run yet. Its cell says:\n{self._error.message}")
+        older = f" The {self._name} from before is not used in its place." if self._replaces else ""
+        raise CourseError(f"{self._name} did not compile, so there is nothing to run yet.{older} Its cell says:\n{self._error.message}")
+
+
+_BOUND = (LessonKernel, NotCompiled)  # what cells bind
 
 
 class CompileSummary:
@@ -107,60 +111,77 @@ class CudaMagics(Magics):
     @magic_arguments()
     @argument("name", help="the Python name the kernel is bound to")
     @argument(
-        "--entry", default=None, help="which __global__ function, if the cell has several, none of its name, or a template: 'gemm<64>'"
+        "--entry",
+        action=magic_line.Once,
+        help="which __global__ function, if the cell has several, none of its name, or a template: 'gemm<64>'",
     )
-    @argument("--arch", default="sm_90", help="architecture to compile for (default sm_90); the GPU's own is used on a GPU")
-    @argument("--transa", nargs="?", const="T", help="the kernel takes A by columns, stored as K x M (BLAS's transa)")
-    @argument("--transb", nargs="?", const="T", help="the kernel takes B by columns, stored as N x K (BLAS's transb)")
+    @argument(
+        "--arch",
+        action=magic_line.Once,
+        default="sm_90",
+        help="architecture to compile for (default sm_90); the GPU's own is used on a GPU",
+    )
+    @argument(
+        "--transa", action=magic_line.Once, nargs="?", const="T", help="the kernel takes A by columns, stored as K x M (BLAS's transa)"
+    )
+    @argument(
+        "--transb", action=magic_line.Once, nargs="?", const="T", help="the kernel takes B by columns, stored as N x K (BLAS's transb)"
+    )
     @argument("-o", "--option", action="append", default=[], help="a further NVRTC option, such as -o=-ftz=true")
     @cell_magic
     def cuda(self, line: str, cell: str):
         """Compile the cell and bind its kernel: `%%cuda naive`."""
-        try:
-            arguments, mistake = parse_argstring(self.cuda, _TRANSPOSED.sub(lambda found: found[0].lower(), line)), None
-            given = arguments.name
-        except (ValueError, UsageError) as error:  # a quotation mark without its other half; words that no option takes
-            said = str(error).lower().rstrip(".")
-            how = (
-                f"{transposes.C_BY_COLUMNS}."
-                if "--transc" in line.lower()
-                else "Write, for example: %%cuda naive --entry 'gemm<64>' --transb"
-            )
-            mistake = CompileError(f"%%cuda {line}: {said}. {how}")
-            given = (line.split() or [""])[0]
-        name = unicodedata.normalize("NFKC", given)  # as Python reads it in the next cell
-        if mistake and (not name.isidentifier() or _is_taken(name)):
-            raise mistake
-        if not name.isidentifier() or keyword.iskeyword(name):
-            raise CourseError(f"{name!r} cannot be a Python name. Write, for example: %%cuda naive")
-        if _is_taken(name):
-            raise CourseError(f"A kernel called {name} would hide Python's, IPython's or the course's own {name}. Choose another name.")
+        asked = magic_line.read(self.cuda.parser, line)
+        name = unicodedata.normalize("NFKC", asked.name)  # as Python reads it in the next cell
         text = f"%%cuda {line}\n{cell}".rstrip("\n")
-        history.keep(name, text)
+        refused = CompileError(asked.mistake) if asked.arguments is None else _refused(name)
+        if refused:
+            name = magic_line.bare(name) or (asked.perhaps if isinstance(self.shell.user_ns.get(asked.perhaps), _BOUND) else "")
+        if not _refused(name):
+            history.keep(name, text)
         start = time.perf_counter()
         try:
-            if mistake:
-                raise mistake
-            # The magic's own line is the cell's first: an empty one keeps the compiler's line numbers right.
-            entry, by_columns = _unquote(arguments.entry) or namesake(name, cell), (arguments.transa, arguments.transb)
-            try:
-                compiled = transposes.compile_with("\n" + cell, entry, arguments.arch, tuple(arguments.option), *by_columns)
-            except LaunchError as error:  # an option that says nothing: no older kernel answers in place of this one
-                raise CompileError(error.message) from None
-        except CompileError as error:
-            self.shell.user_ns[name] = NotCompiled(name, error)
-            history.judged(name, text, f"did not compile{f', line {error.line}' if error.line else ''}")
+            if refused:
+                raise refused
+            compiled = _compiled(asked.arguments, name, cell)
+        except (CourseError, KeyboardInterrupt) as error:
+            if not _refused(name):
+                self._not_compiled(name, error, text)
             raise
         kernel = LessonKernel(compiled, name, text)
         self.shell.user_ns[name] = kernel
         display(CompileSummary(kernel, time.perf_counter() - start))
 
+    def _not_compiled(self, name: str, error: CourseError | KeyboardInterrupt, text: str) -> None:
+        """No older kernel answers to the name of a cell that made none."""
+        told = error if isinstance(error, CourseError) else CompileError("It was stopped before it was compiled.")
+        before = self.shell.user_ns.get(name)
+        self.shell.user_ns[name] = NotCompiled(name, told, replaces=isinstance(before, _BOUND))
+        history.judged(name, text, f"did not compile{f', line {told.line}' if told.line else ''}")
 
-_TRANSPOSED = re.compile(r"(?<!\S)--trans[abc]\b", re.IGNORECASE)  # which BLAS writes in capitals
+
+def _compiled(arguments, name: str, cell: str) -> Compiled:
+    """The cell compiled as its line says. Raises CompileError, also for an option that says nothing."""
+    entry = _unquote(arguments.entry) or namesake(name, cell)
+    options = tuple(_unquote(option) for option in arguments.option)
+    try:
+        # The magic's own line is the cell's first: an empty one keeps the compiler's line numbers right.
+        return transposes.compile_with("\n" + cell, entry, _unquote(arguments.arch), options, arguments.transa, arguments.transb)
+    except LaunchError as error:
+        raise CompileError(error.message) from None
 
 
-def _unquote(text: str | None) -> str | None:
-    return text.strip("'\"") if text else None
+def _refused(name: str) -> CourseError | None:
+    """Why a kernel cannot have this name; None if it can."""
+    if not name.isidentifier() or keyword.iskeyword(name):
+        return CourseError(f"{cut(name)!r} cannot be a Python name. Write, for example: %%cuda naive")
+    if _is_taken(name):
+        return CourseError(f"A kernel called {name} would hide Python's, IPython's or the course's own {name}. Choose another name.")
+    return None
+
+
+def _unquote(text: str | None) -> str:
+    return (text or "").strip("'\"")
 
 
 # Names that cells of a lesson use, and what defines them.

@@ -90,14 +90,47 @@ def test_a_cell_that_fails_unbinds_the_older_kernel(shell):
     assert isinstance(shell.user_ns["mine"], LessonKernel)
 
 
-@pytest.mark.parametrize("line", ["mine --entry double_it<float, 3>", "mine // the new one", "mine --entry 'double_it"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mine --entry double_it<float, 3>", "mine the new one", "mine --entry 'double_it", "--transbb mine", "mine, --transb", "'mine'",
+        "-o mine", "--transb=mine", "mine --arch sm_80 --arch sm_90",
+    ],
+)  # fmt: skip
 def test_a_line_that_says_nothing_unbinds_it_too_and_keeps_the_text(shell, line):
     shell.run_cell_magic("cuda", "mine", CELL)
     with pytest.raises(CourseError, match="Write, for example"):
         shell.run_cell_magic("cuda", line, CELL.replace("2;", "7;"))
-    with pytest.raises(CourseError, match="did not compile"):
+    with pytest.raises(CourseError, match="mine did not compile.* The mine from before is not used in its place. Its cell says:"):
         shell.user_ns["mine"].check()
     assert any("7;" in version.text for version in history.history("mine").versions)
+
+
+def test_a_value_that_is_no_kernel_stays_where_a_line_names_none(shell):
+    shell.user_ns["sm_80"] = 7
+    with pytest.raises(CompileError, match="the name of the kernel is missing"):
+        shell.run_cell_magic("cuda", "--arch sm_80", CELL)
+    assert shell.user_ns["sm_80"] == 7
+
+
+def test_a_first_mistake_says_nothing_of_a_kernel_from_before(shell):
+    with pytest.raises(CompileError):
+        shell.run_cell_magic("cuda", "never_there --transbb", CELL)
+    with pytest.raises(CourseError, match="nothing to run yet. Its cell says"):
+        shell.user_ns["never_there"].check()
+
+
+def test_a_compilation_that_is_stopped_leaves_no_older_kernel(shell, monkeypatch):
+    shell.run_cell_magic("cuda", "mine", CELL)
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transposes, "compile_with", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        shell.run_cell_magic("cuda", "mine", CELL)
+    with pytest.raises(CourseError, match="It was stopped before it was compiled"):
+        shell.user_ns["mine"].check()
 
 
 def test_a_name_is_what_python_reads(shell):
@@ -106,7 +139,17 @@ def test_a_name_is_what_python_reads(shell):
 
 
 @pytest.mark.parametrize(
-    "line", ["mine --transb", "mine --transb T", "mine --transb=t --transa N", "mine --TRANSB", "mine --transb True", "mine --transB 'T'"]
+    "line",
+    [
+        "mine --transb",
+        "mine --transb T",
+        "mine --transb=t --transa N",
+        "mine --TRANSB",
+        "mine --transb True",
+        "mine --transB 'T'",
+        "--transb mine",
+        "mine --transb # by columns",
+    ],
 )
 def test_a_kernel_that_takes_B_by_columns_says_so_in_the_magic_s_line(shell, capsys, line):
     shell.run_cell_magic("cuda", line, plain())
@@ -142,8 +185,8 @@ def test_options(shell):
     [
         ("2x", "Python name"), ("a-b", "Python name"), ("a.b", "Python name"), ("class", "Python name"),
         ("print", "would hide"), ("helpers", "would hide"), ("exercise", "would hide"), ("a --entry 'gemm<64>", "no closing quotation"),
-        ("In", "would hide"), ("Out", "would hide"), ("_", "would hide"), ("_12", "would hide"), ("a --entry gemm<8, 3>", "unrecognized arg"),
-        ("", "are required: name"), ("2x // twice", "unrecognized arguments"),
+        ("In", "would hide"), ("Out", "would hide"), ("_", "would hide"), ("_12", "would hide"), ("a --entry gemm<8, 3>", "quotes go around"),
+        ("", "name of the kernel is missing"), ("2x // twice", "Python name"),
     ],
 )  # fmt: skip
 def test_a_bad_name(shell, line, said):
