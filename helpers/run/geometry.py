@@ -24,6 +24,7 @@ so many times as many tiles (left out: 1).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from helpers.errors import LaunchError
@@ -38,6 +39,7 @@ from .passes import kind, pieces
 from .tensor_maps import check_box
 
 PARAMETERS = "int M, int N, int K, float alpha, const T* A, int lda, const T* B, int ldb, float beta, T* C, int ldc"
+NAMES = ("M", "N", "K", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")  # of these parameters
 MAPS = ("map_A", "map_B", "map_C")  # behind them (and a bias), those that the kernel wants
 MOST_IN_TILE = 2048  # rows or columns of a tile of C
 LARGEST_TILE = 1 << 18  # elements; in float32 four times what a multiprocessor's registers hold
@@ -216,6 +218,8 @@ def _read(kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
 def _first_other(parameters, kinds: list[str], wanted: list[str], maps: tuple[str, ...]) -> str:
     """'' or, as a sentence, the first parameter that is not of the kind that all kernels have there, or that some have behind those. maps:
     names of its tensor maps."""
+    if said := _by_names([parameter.name for parameter in parameters]) or _by_kinds(kinds, wanted):
+        return said
     words = {"pointer": "a pointer", "map": "a tensor map", "32": "32 bits"}
     for place, (parameter, found, right) in enumerate(zip(parameters, kinds, wanted, strict=False), 1):
         if found != right:
@@ -238,6 +242,45 @@ def _first_other(parameters, kinds: list[str], wanted: list[str], maps: tuple[st
             why = "tensor maps come last" if before[1] == "map" else f"behind {before[0].name} there is nothing to hand over in a pointer"
             return f"Number {place}, {parameter.name}, is a pointer, and {why}. "
     return ""
+
+
+def _by_names(names: Sequence[str]) -> str:
+    """'' or, as a sentence, which of `NAMES` are missing or in another order, or which other one stands between them."""
+    known = {name.lower(): place for place, name in enumerate(NAMES)}
+    places = [known.get(name.strip("_").lower()) for name in names]
+    last = max((index for index, place in enumerate(places) if place is not None), default=-1)
+    strangers = [index for index in range(last) if places[index] is None]
+    order = [place for place in places if place is not None]
+    missing = [place for place in range(len(NAMES)) if place not in order]
+    if len(strangers) == 1 and order == [*range(len(NAMES))]:
+        return f"Number {strangers[0] + 1}, {names[strangers[0]]}, is one more than the course hands over. "
+    if strangers or not order:
+        return ""
+    if missing and order == sorted(order):
+        if len(missing) > 1:
+            return f"{_listed([NAMES[place] for place in missing], 'and')} are missing. "
+        where = f"behind {NAMES[missing[0] - 1]}" if missing[0] else f"before {NAMES[1]}"
+        return f"{NAMES[missing[0]]} is missing: it is number {missing[0] + 1}, {where}. "
+    moved = [place for place, found in enumerate(order) if found != place]
+    if missing or not moved:
+        return ""
+    if len(moved) == 2:
+        return (
+            f"{_listed([NAMES[place] for place in moved], 'and')} have changed places: they are numbers {moved[0] + 1} and {moved[1] + 1}. "
+        )
+    return f"Number {moved[0] + 1} is {names[moved[0]]}, and should be {NAMES[moved[0]]}. "
+
+
+def _by_kinds(kinds: Sequence[str], wanted: Sequence[str]) -> str:
+    """'' or, as a sentence, that one parameter is missing, where their kinds say which it can be."""
+    if len(kinds) != len(wanted) - 1:
+        return ""
+    may_be = [NAMES[place] for place in range(len(wanted)) if [*kinds[:place], wanted[place], *kinds[place:]] == wanted]
+    return f"{_listed(may_be, 'or')} is missing. " if may_be else ""
+
+
+def _listed(names: Sequence[str], word: str) -> str:
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def box(kernel: Kernel, name: str, itemsize: int) -> CopyBox:
