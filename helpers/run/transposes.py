@@ -60,7 +60,7 @@ def compile_with(
     source: str, entry: str | None, arch: str, options: Sequence[str], transa: bool | str | None = None, transb: bool | str | None = None
 ) -> Compiled:
     """`compile_source` of the source with the lines that say which matrices are by columns. None: the source says it, or they are by rows.
-    Raises what that raises, and LaunchError."""
+    Raises what that raises, and LaunchError, also for a kernel of another signature: of a launch of your own they say nothing."""
     given = {name: is_transposed(name, value) for name, value in zip(NAMES, (transa, transb), strict=True) if value is not None}
     if not given or not isinstance(source, str) or not source.strip():
         return compile_source(source, entry, arch, options)
@@ -81,7 +81,24 @@ def compile_with(
             raise LaunchError(f"{name} is another name in this source. Let the file say it where all names are known:\n    {line(name)}")
         if said is not None and said != (int(turned),):
             raise LaunchError(f"The source says {name} = {said} itself. Leave --{name} out, or that line.")
+    if turned_ones := [name for name, turned in given.items() if turned]:
+        _of_a_product(made, turned_ones)
     return made
+
+
+def _of_a_product(compiled: Compiled, names: Sequence[str]) -> None:
+    """Raise LaunchError of a kernel that the course does not launch: there the options would say nothing."""
+    from .geometry import is_fused  # here: it asks for the kernel, which is compiled here
+    from .kernel import Kernel
+
+    try:
+        is_fused(Kernel(compiled))
+    except LaunchError as error:
+        these, matrices = " and ".join(names), " and ".join(name[-1].upper() for name in names)
+        raise LaunchError(
+            f"{these}: how {matrices} lies is said of kernels that the course launches. Your own .launch(grid, block, args) hands over "
+            f"arrays as they lie: leave {these} out for it. {error.message}"
+        ) from None
 
 
 def transposed(kernel: Kernel) -> tuple[bool, bool]:

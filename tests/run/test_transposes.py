@@ -94,6 +94,24 @@ def test_what_a_source_says_stays_unless_the_option_says_otherwise():
         helpers.compile(source, transb="N")
 
 
+@pytest.mark.parametrize("source, entry, missing", [
+    ("__global__ void double_it(float* p) { p[threadIdx.x] *= 2; }", "double_it", "Number 1, p, is a pointer and should be 32 bits"),
+    (plain().replace("int ldb,", "").replace("ldb", "K"), "plain", "ldb is missing: it is number 8, behind B"),
+])  # fmt: skip
+@pytest.mark.parametrize("options, said", [
+    ({"transb": True}, "transb: how B lies is said of"), ({"transa": "T", "transb": 1}, "transa and transb: how A and B lies is said of"),
+])  # fmt: skip
+def test_of_a_kernel_that_the_course_does_not_launch_they_say_nothing(tmp_path, source, entry, missing, options, said):
+    path = tmp_path / "mine.cu"
+    path.write_text(source)
+    for ask in (lambda: helpers.compile(source, **options), lambda: lesson.from_file(path, **options)):
+        with pytest.raises(LaunchError) as caught:
+            ask()
+        assert caught.value.message.startswith(said) and f"{entry} has not the signature the course launches. " in caught.value.message
+        assert missing in caught.value.message and "hands over arrays as they lie" in caught.value.message
+    assert helpers.compile(source, transa="N", transb=False).name == entry
+
+
 def test_arrays_of_other_extents_are_told():
     kernel = helpers.compile(plain(), transb=True)
     a, c = np.ones((20, 40), np.float32), np.ones((20, 33), np.float32)
