@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from helpers.arguments import explained, is_whole, listed
-from helpers.errors import CourseError
+from helpers.errors import CompileError, CourseError, LaunchError, RunError
 from helpers.model import hardware
 from helpers.model.occupancy import Occupancy
 from helpers.progress import Progress
+from helpers.run import gemm
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names as metrics
 from helpers.toolchain.compile import compile_source, readable
@@ -95,12 +96,23 @@ class Setting:
         return self.profile.tflops / unit.tflops if unit else math.nan
 
 
+@dataclass(frozen=True)
+class FailedSetting:
+    """A variant that is not to be compared. place: among all that were asked for. what: in three words; why: what was said of it first."""
+
+    constants: Mapping[str, int]
+    place: int
+    what: str
+    why: str
+
+
 @dataclass(frozen=True, repr=False)
 class Sweep(Tabular):
-    """Settings side by side, as a table."""
+    """Settings side by side, as a table; with those that failed, which have no figures."""
 
     gpu_name: str
     settings: tuple[Setting, ...]
+    failed: tuple[FailedSetting, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -115,30 +127,47 @@ class Sweep(Tabular):
     @property
     def names(self) -> tuple[str, ...]:
         """Each setting by the constants that are not the same in all: "TM = 16"."""
-        every = [item.constants for item in self.settings]
-        alike = set() if len(every) == 1 else {name for name in every[0] if len({str(one.get(name)) for one in every}) == 1}
-        return tuple(_assignments({name: value for name, value in one.items() if name not in alike}) for one in every)
+        return tuple(self._name(item) for item in self.settings)
+
+    @property
+    def left_out(self) -> str:
+        """Which settings failed, and how; "" if none."""
+        return ", ".join(f"{self._name(item)} ({item.what})" for item in self.failed)
+
+    def _name(self, item: Setting | FailedSetting) -> str:
+        return _assignments({name: value for name, value in item.constants.items() if name not in self._alike})
+
+    @property
+    def _alike(self) -> Mapping[str, int]:
+        """The constants that are the same in all settings, where there are several."""
+        first, *others = [item.constants for item in self.settings] + [item.constants for item in self.failed]
+        return {name: value for name, value in first.items() if others and all(one.get(name) == value for one in others)}
 
     def table(self) -> Table:
         header = ["", "threads per block", "registers", "occupancy", "waves", "shared loads", "FMA share", f"TFLOPS, {self.kind}"]
-        cells = []
-        for name, item in zip(self.names, self.settings, strict=False):
-            registers = f"{item.registers or '–'}" + (f" + {item.spilled} bytes spilled" if item.spilled else "")
-            cells.append([
-                name, f"{item.threads}", registers, f"{item.occupancy.fraction:.2%}", f"{item.waves:.2f}",
-                f"{item.shared_loads / 1e6:.2f} M", "–" if item.fma_share is None else f"{item.fma_share:.1%}",
-                f"{item.profile.tflops:.1f}",
-            ])  # fmt: skip
-        return Table(header, cells, self.caption, left=(0,))
+        cells = [self._row(item) for item in self.settings]
+        for item in self.failed:
+            cells.insert(item.place, [self._name(item), *["–"] * (len(header) - 2), item.what])
+        below = [f"{self._name(item)} {_SENTENCES[item.what]}: {item.why}" for item in self.failed]
+        return Table(header, cells, self.caption, left=(0,), below=below)
+
+    def _row(self, item: Setting) -> list[str]:
+        speed = item.profile.tflops
+        return [
+            self._name(item), f"{item.threads}",
+            f"{item.registers or '–'}" + (f" + {item.spilled} bytes spilled" if item.spilled else ""),
+            f"{item.occupancy.fraction:.2%}", f"{item.waves:.2f}", f"{item.shared_loads / 1e6:.2f} M",
+            "–" if item.fma_share is None else f"{item.fma_share:.1%}", "–" if speed is None else f"{speed:.1f}",
+        ]  # fmt: skip
 
     @property
     def caption(self) -> str:
         """What was multiplied, and for which GPU occupancy and speed hold."""
-        first, *others = self.settings
-        fixed = {
-            name: value for name, value in first.constants.items() if others and all(one.constants.get(name) == value for one in others)
-        }
-        return ", ".join(filter(None, (str(first.profile.problem), self.gpu_name, _assignments(fixed))))
+        return ", ".join(filter(None, (str(self.settings[0].profile.problem), self.gpu_name, _assignments(self._alike))))
+
+
+_NOT_COMPILED, _NOT_RUN, _WRONG = "not compiled", "not run", "wrong result"
+_SENTENCES = {_NOT_COMPILED: "does not compile", _NOT_RUN: "does not run", _WRONG: "computes a wrong product"}
 
 
 def _assignments(constants: Mapping[str, int]) -> str:
@@ -157,19 +186,63 @@ def _settings(constants: Any) -> tuple[Mapping[str, int], ...]:
 def sweep(source: str, constants: Iterable[Mapping[str, int]], size: int = 1024, gpu_name: str | None = None) -> Sweep:
     """Compile and profile one variant for each set of constants, on a product of size³.
 
-    gpu_name: predict for this GPU (compiled for it) even if there is one here. Raises CourseError if there is nothing to
-    sweep or it is no list of settings, and what `variant`, the compiler (a static_assert that says no) and the model raise.
+    A setting that does not compile, does not run or computes a wrong product has no figures, and the table says why. (One tile of the
+    product is compared, with K cut short.) gpu_name: predict for this GPU (compiled for it) even if there is one here. Raises CourseError
+    if there is nothing to sweep or it is no list of settings, where all of them fail, and what `variant` and the model raise.
     """
     arch = hardware.gpu(gpu_name or DEFAULT_GPU).capability.arch
-    constants, settings = _settings(constants), []
+    listed_ = _settings(constants)
+    sources = [variant(source, **wanted) for wanted in listed_]
+    settings: list[Setting] = []
+    failed: list[FailedSetting] = []
+    errors: dict[str, CourseError] = {}
     with Progress("executing variants") as progress:
-        for done, wanted in enumerate(constants):
-            progress(done, len(constants))
-            kernel = LessonKernel(compile_source(variant(source, **wanted), arch=arch), _assignments(wanted))
-            settings.append(Setting(dict(wanted), kernel.profile(size, gpu_name)))
+        for place, (wanted, text) in enumerate(zip(listed_, sources, strict=True)):
+            progress(place, len(listed_))
+            what = _NOT_COMPILED
+            try:
+                kernel = LessonKernel(compile_source(text, arch=arch), _assignments(wanted))
+                what = _NOT_RUN
+                profile = kernel.profile(size, gpu_name)
+                if why := _wrong(kernel, profile):
+                    what = _WRONG
+                    raise RunError(why)
+            except (CompileError, LaunchError, RunError) as error:
+                failed.append(FailedSetting(dict(wanted), place, what, _first(error)))
+                errors.setdefault(error.message, error)
+            else:
+                settings.append(Setting(dict(wanted), profile))
     if not settings:
+        if len(errors) == 1:  # whatever the setting, or there is one alone
+            raise next(iter(errors.values()))
+        if errors:
+            why = "\n".join(f"{_assignments(one.constants)} {_SENTENCES[one.what]}: {one.why}" for one in failed)
+            raise CourseError(f"None of the settings is to be compared.\n{why}")
         raise CourseError("There is nothing to sweep: give at least one set of constants, such as {'TM': 8}.")
     if len({item.profile.kind for item in settings}) > 1:  # recorded is the lesson's own setting alone: like is compared with like
         settings = [replace(item, profile=item.profile.as_predicted()) for item in settings]
-    first = settings[0].profile
-    return Sweep(first.device, tuple(settings))
+    return Sweep(settings[0].profile.device, tuple(settings), tuple(failed))
+
+
+_DEEP = 256  # elements of K with which a tile is compared: with more it takes longer than to count
+
+
+def _wrong(kernel: LessonKernel, profile: Profile) -> str:
+    """What is wrong with the last tile of the product, as a sentence; else "". Where there is a GPU it is timed on results that were
+    compared, and so is what the course has on record."""
+    if profile.timed or profile.recorded:
+        return ""
+    problem, shape = profile.problem, gemm.geometry(kernel)
+    across, down = shape.tiles(problem.m, problem.n)
+    sample = gemm.SampledProblem.of(problem, ((across - 1, down - 1),), k=min(problem.k, _DEEP))
+    try:
+        return gemm.run_sample(kernel, sample, findings=False)[1]
+    except LaunchError:  # its blocks wait for one another: none of them runs alone
+        return ""
+
+
+def _first(error: CourseError) -> str:
+    """The first thing that an error says, as a line; of a static_assert, its own words."""
+    lines = error.message.splitlines()
+    said = next((line for line in lines if line.startswith("line ")), lines[0])
+    return re.sub(r'error: (?:static assertion failed with "(.*)"$)?', r"\1", said)

@@ -48,11 +48,12 @@ def sweep(found, *, ax):
     ax.set_xlim(-0.25, len(places) - 0.75)
     ax.set_ylim(0, 1.08)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    heading(ax, "Occupancy, multiply-adds and speed", detail=found.caption)
+    caption = f"{found.caption}; not shown: {found.left_out}" if found.left_out else found.caption
+    heading(ax, "Occupancy, multiply-adds and speed", detail=caption)
     each = ". ".join(f"{name}: occupancy {item.occupancy.fraction:.0%}, FMA share {_percent(item.fma_share)}, "
                      f"speed {item.peak_share:.0%} of the limit"
                      for name, item in zip(found.names, found.settings, strict=False))  # fmt: skip
-    return f"Occupancy, FMA share and {found.kind} speed of {len(places)} settings, {found.caption}. {each}."
+    return f"Occupancy, FMA share and {found.kind} speed of {len(places)} settings, {caption}. {each}."
 
 
 def _percent(share: float | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,49 @@ def test_the_table_names_what_differs_and_how_the_time_was_had(found):
 def test_what_the_kernel_forbids_is_said_in_its_own_words():
     with pytest.raises(CompileError, match="TM must divide BM"):
         sweep(SOURCE, [{"TM": 48}], size=64)
+
+
+LATE = SOURCE.replace("constexpr int TM = 16;", "constexpr int TM = 16; constexpr int WRONG = 0;")
+LATE = LATE.replace("alpha * sum[i] :", "alpha * sum[i] + WRONG :")
+
+
+@pytest.fixture(scope="module")
+def some_fail():
+    """A static_assert that says no, a block of more shared memory than there is, a wrong product, and two that are right."""
+    settings = [{"TM": 48, "WRONG": 0}, {"TM": 8, "WRONG": 0}, {"TM": 16, "WRONG": 1}, {"TM": 16, "WRONG": 0}]
+    return sweep(LATE, settings, size=64)
+
+
+def test_a_setting_that_fails_says_so_in_its_row_and_the_others_keep_theirs(some_fail):
+    assert [item.constants["TM"] for item in some_fail.settings] == [8, 16]
+    assert some_fail.names == ("TM = 8, WRONG = 0", "TM = 16, WRONG = 0")
+    rows = some_fail.table().rows
+    assert [(row[0], row[-1]) for row in (rows[0], rows[2])] == [
+        ("TM = 48, WRONG = 0", "not compiled"), ("TM = 16, WRONG = 1", "wrong result"),
+    ]  # fmt: skip
+    assert all(float(row[-1]) > 0 and float(row[1]) for row in (rows[1], rows[3]))
+    asserted, wrong = some_fail.table().below
+    assert re.fullmatch(r"TM = 48, WRONG = 0 does not compile: line \d+: TM must divide BM.*", asserted)
+    assert wrong.startswith("TM = 16, WRONG = 1 computes a wrong product: 4096 of 4096 elements of C are wrong")
+    assert some_fail.left_out == "TM = 48, WRONG = 0 (not compiled), TM = 16, WRONG = 1 (wrong result)"
+
+
+def test_a_setting_that_cannot_be_launched_is_told():
+    shared = SOURCE.replace(
+        "extern", 'constexpr int SHARED = 0; extern "C" __device__ constexpr int dynamic_shared[] = {SHARED}; extern', 1
+    )
+    found = sweep(shared, [{"SHARED": 1024}, {"SHARED": 1 << 20}], size=64)
+    assert [item.constants["SHARED"] for item in found.settings] == [1024] and found.failed[0].what == "not run"
+    assert found.table().below[0].startswith("SHARED = 1048576 does not run: ")
+
+
+def test_where_all_fail_each_is_named():
+    with pytest.raises(CourseError) as caught:
+        sweep(SOURCE, [{"TM": 48}, {"TM": 16, "BK": 7}], size=64)
+    assert re.search(
+        r"None of the settings is to be compared\.\nTM = 48 does not compile: line \d+: .*\nTM = 16, BK = 7 does not compile: line ",
+        caught.value.message,
+    )
 
 
 @pytest.mark.parametrize("constants", [{"BM": 64}, None, [3], [{3: 64}], "BM", [{"TM": 8}, None]])

@@ -21,6 +21,14 @@ def test_every_point_is_the_sweeps_own():
     assert "predicted speed of 2 settings" in ax.alt and "TM = 32: occupancy" in ax.alt
 
 
+def test_a_setting_that_failed_is_named_and_not_shown():
+    source = get("thread_tile_1d").kernel_path.read_text(encoding="utf-8")
+    ax = views.sweep(sweep(source, [{"TM": 16}, {"TM": 48}, {"TM": 32}], size=64))
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["TM = 16", "TM = 32"]
+    assert "not shown: TM = 48 (not compiled)" in ax.alt
+    assert any("not shown: TM = 48 (not compiled)" in note.get_text().replace("\n", " ") for note in ax.texts)
+
+
 def test_no_number_stands_on_another_point():
     """The lesson's own sweep: its last setting has its three points close together."""
     source = get("thread_tile_1d").kernel_path.read_text(encoding="utf-8")
