@@ -148,6 +148,14 @@ class LessonKernel(Kernel):
         history.judged(self.lesson_name, self.cell, history.verdict(report))
         return report
 
+    @property
+    def doubt(self) -> str:
+        """What a check of this kernel has found against it, as a sentence; "" where nothing, and where none was made."""
+        failed = [report for report in self._checked.values() if not report.correct]
+        if any(case.message for report in failed for case in report.cases):
+            return "check() has found this kernel wrong: what follows is of a kernel that computes something else."
+        return "check() has findings of this kernel: what follows is of a kernel that is not right yet." if failed else ""
+
     def _wording(self, verdict: Verdict, told: set[str]) -> str:
         """A verdict as a sentence, and of the first that is not met that the kernel climbs. Where its tile is another than that of this
         step's own kernel, or a thread's part of it, that is said: it is no mistake by itself. told: what has been said in this report."""
@@ -422,6 +430,8 @@ class Profile(Tabular):
             )
         if less := lacking(self.run):
             found.insert(0, less)
+        if doubt := self.kernel.doubt:
+            found.insert(0, doubt)
         estimate = self.kernel.compiled.estimate
         told = [estimate] if estimate and not any(estimate in sentence for sentence in found) else []
         return [*found, *told, *self.run.remarks]

@@ -292,6 +292,25 @@ def test_a_size_for_which_there_is_no_memory_is_a_sentence_at_once(verb, size, m
         getattr(reference("coalesced"), verb)(size)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("alpha * sum", "2 * alpha * sum", "check() has found this kernel wrong: what follows is of a kernel that computes something else."),
+        ("if (row", "float never = C[0]; if (never == 7) C[0] = 7; if (row", "check() has findings of this kernel"),
+        ("alpha * sum", "alpha * (sum)", ""),
+    ],
+)  # fmt: skip
+def test_a_profile_says_what_a_check_has_found_of_the_kernel(old, new, said):
+    source = reference("naive").source
+    assert old in source
+    kernel = LessonKernel(compile_source(source.replace(old, new)), "naive")
+    before = kernel.profile(64)
+    assert "check()" not in str(before)
+    kernel.check(seed=1)
+    assert ("check()" in str(before)) == bool(said)
+    assert said in kernel.profile(64).sentences()[0]
+
+
 def test_a_profile_needs_no_memory_but_addresses(monkeypatch):
     def no_memory(*_, **__):
         raise MemoryError
