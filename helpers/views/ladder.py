@@ -6,6 +6,7 @@ predicted, what the course recorded, what others published, cuBLAS and the hardw
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,8 @@ _SPANS = {
 }
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are not many
-_FEWEST = 8  # characters of a name that is cut
+_FEWEST = 8  # characters of a line of a name that is cut
+_ONE_LINE, _SMALL = 23, 11  # characters of a name that fit beside the rungs, about; and points of one that takes two lines
 _SPEED, _SHARE = 58, 134  # where the columns of figures beside the rungs end, in points right of the Axes
 
 
@@ -65,13 +67,9 @@ def rows(rungs: Iterable[Any]) -> list[Row]:
     speed = {key: max(rung.tflops or 0 for rung in group) for key, group in groups.items() if key[2]}
     for (_, step, name), group in sorted(groups.items(), key=lambda item: (item[0][:2], speed.get(item[0], 0), item[0][2])):
         ours = [rung for rung in group if rung.kind == "recorded"] or [rung for rung in group if rung.mine] or group
-        title = _short(max(ours, key=lambda rung: rung.tflops or 0).name.replace("_", " "))
-        found.append(Row(None if name else step, _short(name) or f"{step:02} {title}", tuple(group)))
+        title = max(ours, key=lambda rung: rung.tflops or 0).name.replace("_", " ")
+        found.append(Row(None if name else step, name or f"{step:02} {title}", tuple(group)))
     return found
-
-
-def _short(name: str, columns: int = 20) -> str:
-    return name if len(name) <= columns else name[: columns - 1] + "…"
 
 
 def devices(rungs: Iterable[Any]) -> list[str]:
@@ -97,8 +95,9 @@ def _size(rungs, device=None, log=False) -> tuple[float, float]:
     """Inches: as high as many rows need, those of a class for example."""
     known = devices(rungs)
     chosen = device if device in known or device == "all" else next(iter(known), None)
-    most = len(rows([rung for rung in rungs if device == "all" or rung.device == chosen]))
-    return 10, max(6.4, 2.4 + 0.3 * most)
+    shown = rows([rung for rung in rungs if device == "all" or rung.device == chosen])
+    long = sum(len(row.label) > _ONE_LINE for row in shown)
+    return 10, max(6.4, 2.4 + (0.42 if long > 1 else 0.3) * len(shown))
 
 
 @picture("Ladder", controls=controls, size=_size, margins=(2.4, 1.25, 2.05, 1.05), order=90, of="rungs")
@@ -273,15 +272,33 @@ def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str], spread: Sequenc
 
 
 def _name_rows(ax, labels: Sequence[str]) -> None:
-    """Labels of the rows, as much of each as there is room for at the left."""
-    said = list(labels)
+    """Labels of the rows: a long one in two smaller lines, and of what is longer yet as much as there is room for at the left."""
+    said, long = list(labels), set()
     while True:
         ax.set_yticks(range(len(said)), said)
-        beyond = [k for k, text in enumerate(ax.get_yticklabels()) if text.get_window_extent().x0 < 0 and len(said[k]) > _FEWEST]
+        texts = ax.get_yticklabels()
+        for k in long:
+            texts[k].set(fontsize=_SMALL, linespacing=1.15, multialignment="right")
+        beyond = [k for k, text in enumerate(texts) if text.get_window_extent().x0 < 0 and max(map(len, said[k].split("\n"))) > _FEWEST]
         if not beyond:
             return
         for k in beyond:
-            said[k] = _short(said[k].removesuffix("…"), len(said[k].removesuffix("…")) - 1)
+            said[k] = _shorter(said[k]) if k in long else _in_two(said[k])
+        long.update(beyond)
+
+
+def _in_two(name: str) -> str:
+    """The name in two lines: how its matrices lie in one of its own, else two that are about as long. As it is where it is one word."""
+    ways = [name[: found.end()].rstrip() + "\n" + name[found.end() :] for found in re.finditer(r", |[ _](?=.)", name)]
+    return min(ways, key=lambda way: (",\n" not in way, max(map(len, way.split("\n")))), default=name)
+
+
+def _shorter(name: str) -> str:
+    """The name with one character less in its longest line, which then ends in …"""
+    lines = name.split("\n")
+    longest = max(range(len(lines)), key=lambda k: len(lines[k]))
+    lines[longest] = lines[longest].removesuffix("…")[:-1] + "…"
+    return "\n".join(lines)
 
 
 def _all(ax, rungs, known, log: bool) -> str:

@@ -47,12 +47,34 @@ def test_rows_go_up_the_steps_and_leave_cublas_and_limit_out():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["V05 transposed, vectorised", "W" * 40, "WWWWW", "m W_m W_m W_m W_m W_"])
+@pytest.mark.parametrize("name", ["V05 transposed, vectorised", "W" * 40, "WWWWW", "m W_m W_m W_m W_m W_", "a_b" * 30 + ", B by columns"])
 def test_a_name_is_cut_where_the_picture_ends(name):
     ax = ladder([Rung("published", name, step=7, tflops=19.7, cublas_ratio=0.8)])
     (text,) = ax.get_yticklabels()
-    assert text.get_window_extent().x0 >= 0 and text.get_text().startswith(f"07 {name.replace('_', ' ')[:4]}")
-    assert text.get_text() == f"07 {name}" or text.get_text().endswith("…")
+    written, whole = text.get_text().replace("\n", " "), f"07 {name.replace('_', ' ')}"
+    assert text.get_window_extent().x0 >= 0 and written.startswith(whole[:7]) and text.get_fontsize() >= 11
+    assert written == whole or "…" in written
+    assert whole in ax.alt, "what is read aloud needs no room"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("mine_tn, B by columns", ["mine_tn,", "B by columns"]),
+        ("mine, A and B by columns", ["mine,", "A and B by columns"]),
+        ("a_kernel_of_my_own_making", ["a_kernel_of_", "my_own_making"]),
+        ("a_kernel_of_my_own_with_a_name_that_never_ends, B by columns", ["a_kernel_of_my_own_…", "B by columns"]),
+    ],
+)
+def test_a_long_name_has_two_lines_and_keeps_how_its_matrices_lie(name, lines):
+    ax = ladder([Rung("predicted", other, mine=True, tflops=19.7) for other in (name, name.replace("m", "n"), "other")])
+    texts = [text for text in ax.get_yticklabels() if text.get_text() != "other"]
+    boxes = sorted((text.get_window_extent() for text in texts), key=lambda box: box.y0)
+    assert boxes[0].y1 <= boxes[1].y0 and boxes[0].x0 >= 0
+    shown = next(text.get_text() for text in texts if text.get_text()[:3] == name[:3])
+    if shown != name:
+        first, *more = shown.split("\n")
+        assert first[:8] == lines[0][:8] and more == lines[1:]
 
 
 def test_the_reader_s_device_comes_first():
