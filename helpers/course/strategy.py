@@ -191,7 +191,7 @@ class Strategy(Tabular):
                 ratios.append(Cell(f"*{text}*", f"<b>{text}</b>", shade) if name == best else Cell(text, text, shade))
             cublas = max(row["cublas_tflops"] for row in found.values())
             what = Cell(
-                f"{shape}: {SHAPES[shape]}, {digits(cublas)}", f"{shape}<br><small>{SHAPES[shape]}<br>cuBLAS: {digits(cublas)}</small>"
+                f"{shape}: {SHAPES[shape]}, {digits(cublas)}", f"{shape}<br><small>{SHAPES[shape]}; cuBLAS: {digits(cublas)}</small>"
             )
             cells.append([what, *ratios])
         return Table(

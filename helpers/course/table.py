@@ -20,6 +20,10 @@ font-variant-numeric:tabular-nums}
 .ladder-table td.long{white-space:normal;min-width:12em;max-width:20em}
 .ladder-table small{white-space:normal}
 .ladder-table code{white-space:normal}
+.ladder-table.tall{max-height:80vh;overflow:auto}
+.ladder-table.tall th{position:sticky;top:0;z-index:1;background:var(--jp-layout-color0,var(--paper,Canvas));
+box-shadow:inset 0 -1px var(--jp-border-color1,#999)}
+@media print{.ladder-table.tall{max-height:none;overflow:visible}.ladder-table.tall th{position:static}}
 </style>"""
 
 
@@ -31,6 +35,7 @@ class Cell(NamedTuple):
     shade: float = 0.0
 
 
+_TALL = 12  # rows of a table with a header that are not seen at a time: it scrolls below its header, which stays
 _LONG = 30  # characters of a text where numbers stand: more of them take several lines
 
 
@@ -61,7 +66,9 @@ class Table:
         caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
         below = "".join(f"<div>{html.escape(sentence)}</div>" for sentence in self.below if sentence)
         table = f"<table>{caption}<thead>{head}</thead><tbody>{body}</tbody></table>"
-        return f"{STYLE}<div class='ladder-table'>{table}{below}</div>"
+        tall = bool(self.header) and len(self.rows) > _TALL
+        table = f"<div class='ladder-table{' tall' if tall else ''}'{_SCROLLS if tall else ''}>{table}</div>"
+        return f"{STYLE}{table}<div class='ladder-table'>{below}</div>" if below else f"{STYLE}{table}"
 
     def _row(self, tag: str, cells: Sequence[str | Cell]) -> str:
         """One row; tag: 'td' or 'th' with its attributes."""
@@ -73,6 +80,9 @@ class Table:
             fill = f" style='background:rgba(0,158,115,{0.6 * cell.shade:.2f})'" if isinstance(cell, Cell) and cell.shade else ""
             made.append(f"<{tag}{side}{fill}>{text}</{tag.split()[0]}>")
         return f"<tr>{''.join(made)}</tr>"
+
+
+_SCROLLS = " tabindex='0' role='region' aria-label='table'"  # by keys, too
 
 
 class Tabular:

@@ -19,6 +19,7 @@ CELLS = {
     "raises": "%%cuda broken\n__global__ void broken(float* x) { x[0] = y; }",
     "raises-too": "broken.show()",
     "odd": "widgets.banks(before)",
+    "printed": "print('a line of long words, longer than the page is wide, ' * 12 + 'x' * 600)",
     "slow": "with Progress('counting') as progress:\n    for i in range(6000 * go):\n        progress(i, 6000)\n        time.sleep(0.01)",
 }  # fmt: skip
 INDEX = {name: number for number, name in enumerate(CELLS)}
@@ -176,6 +177,24 @@ def test_what_cannot_be_shown_says_why(notebook):
     notebook.wait_for(cell_of(notebook, "odd"), "no access to shared memory")
     assert "broken did not compile" in cell_of(notebook, "raises-too").inner_text()
     assert 'identifier "y" is undefined' in cell_of(notebook, "raises").inner_text()
+
+
+def test_a_printed_line_goes_on_at_a_space_and_a_long_word_within_the_page(notebook):
+    cell = cell_of(notebook, "printed")
+    text = cell.locator(".jp-OutputArea-output pre").first
+    lines = text.evaluate(
+        """pre => {
+            const node = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT).nextNode();
+            return [...node.data.matchAll(/\\S+/g)].map(word => {
+                const range = document.createRange();
+                range.setStart(node, word.index);
+                range.setEnd(node, word.index + word[0].length);
+                return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+            });
+        }"""
+    )
+    assert set(lines[:-1]) == {1} and lines[-1] > 1 and text.bounding_box()["height"] > 60
+    assert notebook.overflowing(cell) == []
 
 
 def test_the_dark_theme_turns_pictures_dark(notebook):

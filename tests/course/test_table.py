@@ -2,6 +2,8 @@
 
 import html
 
+import pytest
+
 from helpers.course.table import Cell, Table, Tabular
 
 TABLE = Table(
@@ -25,6 +27,13 @@ def test_a_long_text_among_numbers_takes_several_lines():
     page = Table(["what", "value", "meaning"], [["size", long, "a"], ["count", "12", long]], left=(0, 2))._repr_html_()
     assert f"<td class='long'>{html.escape(long)}</td>" in page and f"<td class='left'>{html.escape(long)}</td>" in page
     assert page.count("class='long'") == 1 and ".long{white-space:normal" in page
+
+
+@pytest.mark.parametrize(("header", "rows", "tall"), [(("n",), 13, True), (("n",), 12, False), ((), 40, False)])
+def test_a_tall_table_scrolls_below_its_header_and_by_keys(header, rows, tall):
+    shown = Table(header, [[str(row)] for row in range(rows)], below=("the end",))._repr_html_()
+    assert ("class='ladder-table tall' tabindex='0' role='region'" in shown) == tall
+    assert shown.index("</table>") < shown.index("</div>") < shown.index("the end")
 
 
 def test_a_table_without_titles():

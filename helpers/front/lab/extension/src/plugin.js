@@ -3,6 +3,7 @@ import { makeLanguage, MAGIC, MIME } from "./language.js";
 import { leaveKeysToWidgets, nameSliders } from "./keys.js";
 import { keepStills } from "./stills.js";
 import { watchStopButtons } from "./stop.js";
+import { breakAtSpaces } from "./text.js";
 
 /** Give `cell` the language of its first line, now and after every edit. */
 function watchCell(notebook, cell) {
@@ -53,7 +54,7 @@ export async function makePlugin(load) {
   );
   return {
     id: "gemm-ladder:cuda-cells",
-    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; widgets keep their keys, and what they showed.",
+    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; widgets keep their keys, and what they showed; printed lines break at spaces.",
     autoStart: true,
     requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
     activate: async (app, tracker, languages) => {
@@ -77,6 +78,7 @@ export async function makePlugin(load) {
       watchStopButtons(tracker);
       leaveKeysToWidgets();
       nameSliders();
+      breakAtSpaces();
     },
   };
 }

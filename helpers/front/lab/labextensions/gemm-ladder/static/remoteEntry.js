@@ -241,6 +241,13 @@
     });
   }
 
+  // src/text.js
+  function breakAtSpaces() {
+    const style = document.createElement("style");
+    style.textContent = ".jp-OutputArea .jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere; }";
+    document.head.append(style);
+  }
+
   // src/plugin.js
   function watchCell(notebook, cell) {
     const update = () => {
@@ -286,7 +293,7 @@
     );
     return {
       id: "gemm-ladder:cuda-cells",
-      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; widgets keep their keys, and what they showed.",
+      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; widgets keep their keys, and what they showed; printed lines break at spaces.",
       autoStart: true,
       requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
       activate: async (app, tracker, languages) => {
@@ -309,6 +316,7 @@
         watchStopButtons(tracker);
         leaveKeysToWidgets();
         nameSliders();
+        breakAtSpaces();
       }
     };
   }
