@@ -92,9 +92,9 @@ class CheckReport:
             why = ", since each might take as long" if self.endless else ""
             result.append((None, f"The other {self.untried} shapes were not tried{why}."))
         if self.results_alone:
-            which = "its result alone was compared" if self.results_alone == 1 else "the results alone were compared"
-            many = f"{self.results_alone} shape{'s' if self.results_alone > 1 else ''}"
-            result.append((None, f"Collecting the findings takes long: of {many} {which}, and there may be more when these are gone."))
+            where = "one shape the result alone was" if self.results_alone == 1 else f"{self.results_alone} shapes the results alone were"
+            again = " Check again when the findings below are mended: these shapes may have more." if self.findings else ""
+            result.append((None, f"Of {where} compared, without looking for findings, which takes long here.{again}"))
         if self.waiting is not None:
             result.append((None, f"The longest shape, {self.waiting}, takes a while with these findings: it is tried when they are gone."))
         if self.findings:
