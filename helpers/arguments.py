@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from .errors import LaunchError
+from .errors import LaunchError, plural
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 LISTENERS: list[Callable[[Any], None]] = []  # are told what each call of a reader's gives back, and not what those of the course's own do
@@ -63,7 +63,7 @@ def _mistake(name: str, signature: inspect.Signature, given: tuple[Any, ...], op
         return f"{name} has no option {unknown[0]}. " + (f"It has: {', '.join(names)}." if names else f"It has none: {name}().")
     if count > len(placed) and inspect.Parameter.VAR_POSITIONAL not in kinds:
         most = f"It takes at most {len(placed)}: {', '.join(placed)}." if placed else f"It takes none: {name}()."
-        return f"{name} was given {count} things without a name. {most}"
+        return f"{name} was given {plural(count, 'thing')} without a name. {most}"
     if twice := [option for option in placed[:count] if option in options]:
         return f"{name} was given {twice[0]} twice, by its place and by its name. Leave one of them out."
     needed = [parameter.name for parameter in parameters if parameter.name in names and parameter.default is parameter.empty]

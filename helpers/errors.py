@@ -189,6 +189,10 @@ class LaunchError(CourseError):
     """A call was refused before anything was done, a launch before any thread ran: wrong arguments, too many threads, …"""
 
 
+class UnknownNameError(CourseError, AttributeError):
+    """An object of the course was asked for something that it has not."""
+
+
 class RunError(CourseError):
     """The kernel ran and could not go on. `findings` says why."""
 

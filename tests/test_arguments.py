@@ -48,7 +48,7 @@ CALLS = {
     "naive.profile(64, None, 1)": "profile was given 3 things without a name. It takes at most 2: size, gpu_name.",
     "naive.climb(gpus='T4')": "climb has no option gpus. It has: size, gpu_name, gpu.",
     "naive.profile(64, 'H200 SXM', gpu='T4')": "gpu_name='H200 SXM' and gpu='T4' are two names for one thing",
-    "naive.history(1)": "history was given 1 things without a name. It takes none: history().",
+    "naive.history(1)": "history was given 1 thing without a name. It takes none: history().",
     "naive.history(number=1)": "history has no option number. It has none: history().",
     "naive.restore(version=1)": "restore has no option version. It has: number.",
     "naive.launch()": "launch was not given grid, block, args. Write: launch(grid, block, args). All that it takes: grid, ",

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from helpers.arguments import explained
+from helpers.arguments import explained, is_whole
 from helpers.errors import CourseError, LaunchError
 from helpers.files import read_whole
 from helpers.interrupts import delayed
@@ -57,12 +57,10 @@ _OF_COPIES = (metrics.SHARED_WAVEFRONTS_OF_ALL, metrics.SHARED_WAVEFRONTS_OF_ALL
 
 def extents(size: Size) -> tuple[int, int, int]:
     """M, N and K of a size. Raises CourseError for what is none."""
-    if isinstance(size, tuple | list):
-        if len(size) != 3:
-            raise CourseError(f"size={size!r}: a size is one number, for M = N = K, or three: (M, N, K).")
-        m, n, k = size
-        return m, n, k
-    return size, size, size
+    three = list(size) if isinstance(size, tuple | list) else [size] * 3
+    if len(three) != 3 or not all(is_whole(extent) and extent >= 0 for extent in three):
+        raise CourseError(f"size={size!r}: a size is one whole number, for M = N = K, or three: (M, N, K).")
+    return three[0], three[1], three[2]
 
 
 class LessonKernel(Kernel):
@@ -215,8 +213,11 @@ class LessonKernel(Kernel):
 
         size: M = N = K, or (M, N, K). gpu_name, or gpu, as `predict` calls it: predict for this GPU (a name of model/gpus.toml) even if
         there is one here.
+        Raises CourseError for a GPU that the course has no figures for.
         """
         gpu_name = _one_name(gpu_name, gpu)
+        if gpu_name is not None:
+            hardware.gpu(gpu_name)
         problem = gemm.problem_for(self, *extents(size))
         if problem not in self._counted:  # a compiled kernel does not change, and climb() asks what profile() asked
             with Progress(f"counting {self.lesson_name} at {problem}") as progress:

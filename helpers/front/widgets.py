@@ -23,6 +23,7 @@ from helpers.arguments import explained, listed
 from helpers.errors import CourseError, in_html
 from helpers.sim import TraceFilter
 from helpers.views.canvas import PICTURES, Choice, Control, NothingToSee, Picture, Span, settle
+from helpers.views.given import must_be
 
 # (state, picture, what the cell asked for) -> values since; lives as long as the notebook's kernel. Two cells that ask for
 # different things keep different values.
@@ -395,6 +396,7 @@ def explore(
 
     again: makes the run once more with another filter, for pictures that need a closer recording.
     """
+    must_be("run", "explore", run)
     every = sorted((item for item in PICTURES.values() if item.of == "run"), key=lambda item: item.order)
     names = [item.name for item in every] if pictures is None else list(listed(pictures) or ())
     if not names:

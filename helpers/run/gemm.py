@@ -100,8 +100,10 @@ def check(
     remark says whether an index of 32 bits is too short for matrices of 2^32 elements (`_of_far_rows`).
     """
     need("check", kernel)
-    if not (seed is None or (isinstance(seed, int) and seed >= 0)) or not isinstance(seconds, numbers.Real):
-        raise LaunchError(f"check(seed={seed!r}, seconds={seconds!r}): both are numbers, and the seed is one that a check has named.")
+    if not (seed is None or (isinstance(seed, int) and seed >= 0)):
+        raise LaunchError(f"check(seed={seed!r}): a seed is a whole number, such as a check has named.")
+    if not isinstance(seconds, numbers.Real):
+        raise LaunchError(f"check(seconds={seconds!r}): seconds are a number.")
     if not isinstance(patience, numbers.Real) or not (progress is None or callable(progress)):
         raise LaunchError(f"check(patience={patience!r}, progress={progress!r}): seconds, and a function of (problems done, in all).")
     if not isinstance(whole, bool):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import functools
 import math
 import numbers
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from helpers.arguments import explained, is_whole
-from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunError, in_statements, quoted
+from helpers.errors import CompileError, CourseError, Finding, LaunchError, RunError, UnknownNameError, in_statements, quoted
 from helpers.model import hardware
 from helpers.model.occupancy import occupancy
 from helpers.model.predict import Prediction, predict
@@ -162,6 +163,14 @@ class Kernel:
 
     def __init__(self, compiled: Compiled):
         self.compiled = compiled
+
+    def __getattr__(self, name: str) -> Any:
+        """Of a name that it has not. Raises UnknownNameError with the one that is like it, and AttributeError for what Python asks."""
+        if name.startswith("_") or name == "compiled":
+            raise AttributeError(name)
+        known = [each for each in dir(self) if not each.startswith("_")]
+        alike = difflib.get_close_matches(name, known, 1)
+        raise UnknownNameError(f"A kernel has no {name}" + (f": did you mean {alike[0]}?" if alike else f". It has: {', '.join(known)}."))
 
     @property
     def name(self) -> str:
