@@ -27,3 +27,4 @@ DTYPES: dict[str, tuple[Any, ...]] = {
     "double": (np.float64,),
     "bool": (np.bool_, np.uint8),
 }  # fmt: skip
+CARRIER = re.compile(r"u(char|short|int|long|longlong)[234]")  # vectors by which kernels copy elements of any type that they hold whole

@@ -32,7 +32,7 @@ from helpers.sim.machine import cluster as clusters
 from helpers.toolchain.compile import Compiled, compile_source
 
 from . import gpu, transposes, variable_values
-from .c_types import DTYPES
+from .c_types import CARRIER, DTYPES
 from .gpu.launching import Before
 from .shared_gpu import service_address
 from .struct_arguments import by_value, is_array, table
@@ -590,7 +590,7 @@ def _argument(kernel: str, parameter, value: Any) -> Any:
         if parameter.pointer_to.endswith("*") and value.dtype not in (np.uint64, np.int64):  # on a GPU these may be addresses there
             raise LaunchError(f"{what} points to pointers: pass a list of arrays, one for each; list(…) of a matrix has its rows.")
         expected = DTYPES.get(parameter.pointer_to)
-        if expected and _CARRIER.fullmatch(parameter.pointer_to) and value.dtype.itemsize <= np.dtype(expected[0]).itemsize:
+        if expected and CARRIER.fullmatch(parameter.pointer_to) and value.dtype.itemsize <= np.dtype(expected[0]).itemsize:
             expected = None
         if expected and value.dtype not in [np.dtype(item) for item in expected]:
             wanted = np.dtype(expected[0]).name
@@ -653,9 +653,6 @@ def _contents(dtype: np.dtype) -> str:
     if dtype.names:
         return f"records ({', '.join(dtype.names)})"
     return {"U": "texts", "S": "texts", "M": "dates", "m": "times"}.get(dtype.kind, str(dtype))
-
-
-_CARRIER = re.compile(r"u(char|short|int|long|longlong)[234]")  # vectors by which kernels copy elements of any type that they hold whole
 
 
 def _by_bytes(pointer_to: str, array: Any, wanted: str) -> str:

@@ -7,14 +7,17 @@ import re
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from helpers.arguments import explained
-from helpers.element_types import ELEMENT_TYPES
+from helpers.element_types import ELEMENT_TYPES, element_type
 from helpers.errors import LaunchError, RunError
 from helpers.sim.code.program import Program
 from helpers.sim.load import load
 
 from . import block_scales, transposes
-from .geometry import geometry, is_fused, tensor_maps
+from .c_types import CARRIER, DTYPES
+from .geometry import FUSED_AT, geometry, is_fused, tensor_maps
 from .kernel import Kernel
 from .passes import pieces
 from .problem import Problem
@@ -37,11 +40,29 @@ def types(kernel: Kernel) -> tuple[str, str]:
             f"{kernel.name} takes {other.name} in {other.pointer_to}, and the course multiplies no matrices of that: it has "
             f"{', '.join(ELEMENT_TYPES)}. Launch it yourself with .launch(grid, block, args)."
         )
-    is_fused(kernel)  # the parameters are where they should be
+    _takes_bias(kernel)  # the parameters are where they should be
     a, b, c = (_ELEMENTS.get(item.pointer_to or "", "float32") for item in declared)
     if a != b:
         raise LaunchError(f"{kernel.name} takes A in {a} and B in {b}; the course multiplies matrices of one type.")
     return ("tf32" if a == "float32" and "tf32" in kernel.compiled.matrix_types else a), c
+
+
+def _takes_bias(kernel: Kernel) -> bool:
+    """Does the kernel take a bias? Raises LaunchError where it has another type than C, and for a signature that is not the course's."""
+    if not is_fused(kernel):
+        return False
+    c, bias = (kernel.compiled.parameters[place] for place in (MATRICES[2], FUSED_AT))
+    of_c, of_bias = c.pointer_to or "void", bias.pointer_to or "void"
+    storage = element_type(_ELEMENTS.get(of_c, "float32")).storage
+    if of_bias not in DTYPES or storage in map(np.dtype, DTYPES[of_bias]) or CARRIER.fullmatch(of_bias):
+        return True
+    element = of_c if of_c in _ELEMENTS else "float"
+    element = re.sub(r"(?<=\D)[24]$", "", element)  # of a vector
+    raise LaunchError(
+        f"{kernel.name} takes {bias.name} in {of_bias} and C in {of_c}. A pointer behind ldc is taken for a bias, which the course makes "
+        f"in the type of C: write `const {element}* {bias.name}` in the kernel's parameters"
+        f"{'' if element == 'float' else ', and make each element float where it is added'}."
+    )
 
 
 @explained
@@ -56,7 +77,7 @@ _P = TypeVar("_P", bound=Problem)
 
 def fitted(kernel: Kernel, problem: _P) -> _P:
     """The problem as this kernel solves it: with a bias if it adds one, with factors if it knows some, matrices as it takes them."""
-    return replace(problem, fused=is_fused(kernel), **_layout(kernel))
+    return replace(problem, fused=_takes_bias(kernel), **_layout(kernel))
 
 
 def _layout(kernel: Kernel) -> dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
 
 import helpers
 from helpers.errors import LaunchError
-from helpers.run import gemm, geometry
+from helpers.run import gemm, geometry, own_products
 from helpers.run.geometry import CopyBox, Geometry
 from helpers.run.kernel import Kernel
+from helpers.run.problem import Problem
 from tests.run.tma_kernels import source
 
 BLOCK, TILE = (128, 1, 1), (8, 16)
@@ -188,3 +190,32 @@ def test_what_is_wrong_behind_the_usual_parameters_is_named(behind, said):
     with pytest.raises(LaunchError) as caught:
         geometry.is_fused(helpers.compile(text, arch="sm_90a"))
     assert f"has not the signature the course launches. {said}" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("of_ab", "of_c", "of_bias", "said"),
+    [
+        ("half", "half", "float", "takes bias in float and C in half. A pointer behind ldc is taken for a bias, which the course makes in the type of C: write `const half* bias` in the kernel's parameters, and make each element float where it is added."),
+        ("half", "float", "half", "write `const float* bias` in the kernel's parameters."),
+        ("float", "float", "int", "write `const float* bias` in"),
+        ("half", "half", "uint16_t", "write `const half* bias` in"),
+        ("half", "half", "half", ""),
+        ("half", "half", "half2", ""),
+        ("half", "half", "void", ""),
+        ("half", "half", "uint4", ""),
+        ("float", "float", "float4", ""),
+    ],
+)  # fmt: skip
+def test_a_bias_of_another_type_than_c_is_told_what_to_write(of_ab, of_c, of_bias, said):
+    source = f"""#include <cuda_fp16.h>
+    extern "C" __device__ constexpr int block_shape[] = {{16, 16, 1}}, tile_shape[] = {{16, 16}};
+    extern "C" __global__ void g(int M, int N, int K, float alpha, const {of_ab}* A, int lda, const {of_ab}* B, int ldb, float beta, {of_c}* C, int ldc,
+                                 const {of_bias}* bias) {{}}"""
+    kernel = helpers.compile(source)
+    if not said:
+        assert own_products.problem_for(kernel, 4, 4, 4).out_dtype and own_products.fitted(kernel, Problem(4, 4, 4)).fused
+        return
+    for ask in (lambda: gemm.check(kernel, on="cpu"), lambda: gemm.run(kernel, Problem(4, 4, 4), on="cpu")):
+        with pytest.raises(LaunchError, match=re.escape(said)) as raised:
+            ask()
+        assert "astype" not in str(raised.value)
