@@ -22,7 +22,7 @@ class Case:
     """One problem checked. `message` is empty when it passed.
 
     line: 1-based line of the reader's cell where it went wrong, or that stored the first wrong element; None if unknown. calls: where
-    that line stands in a function, the lines that call it, outwards.
+    that line stands in a function, the lines that call it, outwards. explained: its message says what is known to be why.
     """
 
     problem: Problem
@@ -31,6 +31,7 @@ class Case:
     drawn: bool = False  # at random
     remark: str = ""  # on what passed
     calls: tuple[int, ...] = ()
+    explained: bool = False
 
 
 _MARKS = {True: ("✓", "#007a5a"), False: ("✗", "#c44601"), None: ("·", "inherit")}  # how a line of a report begins, and its colour
@@ -80,7 +81,7 @@ class CheckReport:
         failed = [case for case in self.cases if case.message]
         good = len(self.cases) - len(failed)
         result: list[tuple[bool | None, str]] = [(not failed, f"{good} of {len(self.cases)} shapes right.")]
-        result += [(False, text) for text in self._told(failed[:SHAPES_SHOWN])]
+        result += [(False, text) for text in self._told(_telling_first(failed)[:SHAPES_SHOWN])]
         if len(failed) > SHAPES_SHOWN:
             more = len(failed) - SHAPES_SHOWN
             result.append((False, f"… and {more} more shape{'s' if more > 1 else ''}."))
@@ -141,3 +142,15 @@ class CheckReport:
             for ok, text in self.lines()
         )
         return f"<div><b>{html.escape(self.headline)}</b><ul style='padding-left:1em;margin:.3em 0'>{rows}</ul></div>"
+
+
+def _telling_first(failed: Sequence[Case]) -> list[Case]:
+    """Those that tell most first: the one that is explained, the first that a line ended, which may be why others are wrong, and the first
+    whose line is known; then the others as they come."""
+    telling = [
+        next((case for case in failed if case.explained), None),
+        next((case for case in failed if case.line is not None and not stored(case.message)), None),
+        next((case for case in failed if case.line is not None), None),
+    ]
+    first = list(dict.fromkeys(id(case) for case in telling if case is not None))
+    return sorted(failed, key=lambda case: first.index(id(case)) if id(case) in first else len(first))

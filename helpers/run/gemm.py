@@ -28,7 +28,7 @@ from helpers.sim.machine import printout
 from helpers.sim.machine.trace import TracedSite
 from helpers.toolchain.diagnostics import used_unset
 
-from . import likely_causes
+from . import likely_causes, narrow_integers
 from .check_report import Case, CheckReport
 from .check_shapes import (
     DEEP,
@@ -135,6 +135,7 @@ def check(
     furthest, engine = len(problems) - 1 if last else None, ""
     beyond: _Beyond | None = None  # what blocks store beyond their tile: asked of those that run alone
     asked = kernel  # of which samples are
+    wrong_here: dict[int, Callable[[Kernel], bool]] = {}  # of what is wrong in the machine, whether it is right with another kernel
     while order and not (put_off and findings and order == [longest] and not results_alone):
         index = order.pop(0)
         problem = problems[index]
@@ -178,6 +179,8 @@ def check(
             patience = max(patience, _SLOWER * (time_limit.now() - start))
         for finding in found:
             findings.setdefault((finding.kind, finding.line, finding.other_line, finding.array), finding)
+        if case.message:
+            wrong_here[index] = functools.partial(_is_right, problem, min(seconds, patience))
         told = case.message or _ENDLESS_BEHIND in case.remark
         if not told and on != "cpu" and not isinstance(problem, ShiftedProblem):  # what goes to a GPU is not shifted there
             if place(on, kernel) == "gpu":
@@ -193,6 +196,7 @@ def check(
         if beyond.case is None or beyond.kernel is not kernel:  # else nobody can say which tiles its blocks reach
             found_last.append(_unreached_tiles(beyond.kernel, seed, seconds) or _waiting_of_many_tiles(kernel, seed, seconds))
         for one in filter(None, found_last):
+            wrong_here[len(problems)] = lambda other: not _unreached_tiles(other, seed, seconds)
             cases[len(problems)] = replace(one, drawn=True)
             problems.append(one.problem)
     if not watched:  # else the machine has seen what comes of it
@@ -202,7 +206,7 @@ def check(
             findings.setdefault(("uninitialized", line, None, ""), Finding("uninitialized", line, said, advice=advice))
     waiting = problems[longest] if put_off and order == [longest] else None
     untried = len(problems) - len(cases) - (waiting is not None)
-    in_order = tuple(_told(kernel, [cases[index] for index in sorted(cases)]))
+    in_order = tuple(_told(kernel, *_of_few_bits(kernel, cases, wrong_here)))
     return CheckReport(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
         results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel), far))),
@@ -325,14 +329,37 @@ def _beyond_tile(kernel: Kernel, seed: int) -> _Beyond:
     return _Beyond(found, Kernel(replace(kernel.compiled, constants=constants)) if whole else kernel)
 
 
-def _told(kernel: Kernel, cases: list[Case]) -> Iterable[Case]:
-    """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did."""
+def _is_right(problem: Problem, seconds: float, kernel: Kernel) -> bool:
+    """Does the kernel compute the product, without a finding?"""
+    try:
+        case, findings = _check_one(kernel, problem, "cpu", seconds)
+    except CourseError:
+        return False
+    return not case.message and not findings
+
+
+def _of_few_bits(kernel: Kernel, cases: dict[int, Case], wrong: dict[int, Callable[[Kernel], bool]]) -> tuple[list[Case], bool]:
+    """The cases in order, and whether one of them says which number of few bits is why. wrong: of those that are wrong in the machine,
+    whether they are right with another kernel. What is slow, or says it by itself, is not asked."""
+    asked = [index for index in sorted(cases) if index in wrong and cases[index].message and not _narrow(kernel, cases[index].message)]
+    asked.sort(key=lambda index: isinstance(cases[index].problem, SampledProblem))
+    said = narrow_integers.why_wrong(kernel, wrong[asked[0]]) if asked else ""
+    if said:
+        first = cases[asked[0]]
+        cases = {**cases, asked[0]: replace(first, message=first.message.replace(f" {MAY_BE_LARGE}", "") + said, explained=True)}
+    return [cases[index] for index in sorted(cases)], bool(said)
+
+
+def _told(kernel: Kernel, cases: list[Case], explained: bool = False) -> Iterable[Case]:
+    """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did. explained: one
+    of them says why already."""
     place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
     if place is not None and not isinstance(cases[place].problem, SampledProblem) and cases[place].problem.k <= DEEP[1]:
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
             seen = _again(kernel, fitted(kernel, cases[place].problem))
             more = "" if seen.site is not None or not seen.known else f" No line has stored to it.{_left_of_tile(kernel)}"
             more += seen.bits or _by_columns(kernel) or seen.padding
+            more = "" if explained else more
             line, calls = (None, ()) if seen.site is None else (seen.site.line, seen.site.calls)
             cases[place] = replace(cases[place], line=line, calls=calls, message=cases[place].message + more)
     failed = [index for index, case in enumerate(cases) if case.message]
