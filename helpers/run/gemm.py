@@ -28,7 +28,7 @@ from helpers.sim.machine import printout
 from helpers.sim.machine.trace import TracedSite
 from helpers.toolchain.diagnostics import used_unset
 
-from . import likely_causes, narrow_integers
+from . import likely_causes, narrow_integers, parts_of_k
 from .check_report import Case, CheckReport
 from .check_shapes import (
     DEEP,
@@ -206,7 +206,7 @@ def check(
             findings.setdefault(("uninitialized", line, None, ""), Finding("uninitialized", line, said, advice=advice))
     waiting = problems[longest] if put_off and order == [longest] else None
     untried = len(problems) - len(cases) - (waiting is not None)
-    in_order = tuple(_told(kernel, *_of_few_bits(kernel, cases, wrong_here)))
+    in_order = tuple(_told(kernel, *_of_few_bits(kernel, cases, wrong_here), not findings))
     return CheckReport(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
         results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel), far))),
@@ -350,15 +350,16 @@ def _of_few_bits(kernel: Kernel, cases: dict[int, Case], wrong: dict[int, Callab
     return [cases[index] for index in sorted(cases)], bool(said)
 
 
-def _told(kernel: Kernel, cases: list[Case], explained: bool = False) -> Iterable[Case]:
+def _told(kernel: Kernel, cases: list[Case], explained: bool = False, clean: bool = False) -> Iterable[Case]:
     """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did. explained: one
-    of them says why already."""
+    of them says why already. clean: there is no finding, which may be why."""
     place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
     if place is not None and not isinstance(cases[place].problem, SampledProblem) and cases[place].problem.k <= DEEP[1]:
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
             seen = _again(kernel, fitted(kernel, cases[place].problem))
             more = "" if seen.site is not None or not seen.known else f" No line has stored to it.{_left_of_tile(kernel)}"
-            more += seen.bits or _by_columns(kernel) or seen.padding
+            left_out = _left_out_of_k(kernel, cases) if clean and not explained else ""
+            more += seen.bits or left_out or _by_columns(kernel) or seen.padding
             more = "" if explained else more
             line, calls = (None, ()) if seen.site is None else (seen.site.line, seen.site.calls)
             cases[place] = replace(cases[place], line=line, calls=calls, message=cases[place].message + more)
@@ -389,6 +390,29 @@ def _narrow(kernel: Kernel, message: str) -> str:
     return f" {said}" if said else ""
 
 
+def _left_out_of_k(kernel: Kernel, cases: Sequence[Case]) -> str:
+    """What part of K the wrong products of a kernel lack, as a sentence with a space before it; "" unless each that is looked at lacks
+    one: the first of each K."""
+    found: dict[int, parts_of_k.PartOfK] = {}
+    for problem in (fitted(kernel, case.problem) for case in cases if stored(case.message)):
+        if problem.k in found or isinstance(problem, SampledProblem) or problem.k > DEEP[1] or problem.flops > _LOOKED_AT:
+            continue
+        arrays = problem.arrays()
+        before = problem.copies(arrays)
+        few = few_multiprocessors(geometry(kernel), problem, CHECKED_WALK)
+        try:
+            run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=few, counters=False, findings=False, seconds=PATIENCE)
+        except CourseError:  # what takes long is not looked at
+            return ""
+        if (part := parts_of_k.summed(problem, before, arrays[2])) is None:
+            return ""
+        found[problem.k] = part
+        if len(found) == _KS:
+            break
+    return parts_of_k.said(list(found.values()), kernel.source)
+
+
+_KS, _LOOKED_AT = 4, 1 << 24  # products of different K that are looked at, and the operations of one, at most
 _SQUARE = 512  # rows of a matrix on which it is tried whether a kernel takes them for columns: at most, where tiles shall divide them
 
 
