@@ -225,15 +225,16 @@ def of_padding(kernel: Kernel, problem: Problem, trace: Trace, c: np.ndarray, wi
             called = f", {called_from(found.calls, [quote(kernel.source, call) for call in found.calls])}" if found.calls else ""
             where = f" Line {line}, “{quote(kernel.source, line)}”{called}, reads"
             row, element = ("column" if turned else "row"), (found.column, found.row) if turned else (found.row, found.column)
+            extent = ("M" if turned else "K", "K" if turned else "N")[which]
             if across:
-                extent = ("M" if turned else "K", "K" if turned else "N")[which]
                 return (
                     f"{where} {found.count} elements of {name} from {list(element)} on, across the end of a {row} of {columns}: the others "
-                    f"are padding, NaN. Is {extent}, the length of {name}'s {row}s, what decides on wide loads?"
+                    f"are padding, NaN. Is {extent}, the length of {name}'s {row}s, what decides on wide loads? Where {extent} is no "
+                    f"multiple of {found.count}, load the last elements of a {row} one by one, with 0 beyond its end."
                 )
             return (
                 f"{where} the padding of {name}, NaN: element {list(element)}, where {row}s of {columns} begin {pitch} apart. "
-                f"Are they ld{name.lower()} apart there, and is what lies behind left out?"
+                f"Are they ld{name.lower()} apart there, and does the index stay below {extent} within a {row}?"
             )
     return ""
 

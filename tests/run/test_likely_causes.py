@@ -88,7 +88,8 @@ def test_the_line_that_reads_padding_is_named(edit, line):
         and f"Line {line}, “for (int k = 0;" in str(report)
         and f"reads the padding of {which}, NaN: element [" in str(report)
     )
-    assert f"Are they ld{which.lower()} apart there" in str(report)
+    within = "N" if which == "B" else "K"
+    assert f"Are they ld{which.lower()} apart there, and does the index stay below {within} within a row?" in str(report)
 
 
 def test_a_wide_load_across_the_end_of_a_row_is_named_where_it_does_harm():
@@ -102,6 +103,7 @@ def test_a_wide_load_across_the_end_of_a_row_is_named_where_it_does_harm():
     call = source[: source.index("a_next[i] = load4(")].count("\n") + 1
     assert f"Line {line}, “if (whole) return" in said and f"called at line {call}, “a_next[i] = load4(A" in said
     assert "reads 4 elements of A from [0, 20] on, across the end of a row of 23: the others are padding, NaN. Is K, the length" in said
+    assert "Where K is no multiple of 4, load the last elements of a row one by one, with 0 beyond its end." in said
     masked = wrong.replace(
         "a_next[i] = load4(A + (size_t)r * lda + k, r < M ? K - k : 0, a_whole);",
         """{
