@@ -133,6 +133,9 @@ def _ranges(numbers: np.ndarray) -> str:
     return ", ".join(said[:3]) + (" and others" if len(said) > 3 else "")
 
 
+_FOR_CORES = "Take A and B in that type (`const half*`), or multiply in tf32, which tensor cores make of floats."
+
+
 @dataclass(frozen=True)
 class FewBits:
     """Where a kernel rounds to a type of `bits` bits on the way, and what to do, as a sentence."""
@@ -142,9 +145,10 @@ class FewBits:
 
 
 def rounding(kernel: Kernel) -> FewBits | None:
-    """What of a kernel keeps sums in FP16 on tensor cores, or else computes in FP16 or BF16 on CUDA cores; None where nothing does."""
+    """What of a kernel keeps sums in FP16 on tensor cores, or else computes in FP16 or BF16 on CUDA cores, or else keeps a tile of rounded
+    numbers in shared memory; None where nothing does."""
     on_tensor_cores, by_threads = kernel.compiled.float16_sums, kernel.compiled.narrow_arithmetic
-    if (found := on_tensor_cores or by_threads) is None:
+    if (found := on_tensor_cores or by_threads or kernel.compiled.narrow_tile) is None:
         return None
     opcode, line = found
     name, bits = ("BF16", 8) if "bf16" in opcode else ("FP16", 11)
@@ -153,6 +157,12 @@ def rounding(kernel: Kernel) -> FewBits | None:
     if on_tensor_cores:
         advice = "let the accumulators be float (.f32 for D and C), and round once, where C is stored"
         return FewBits(f"{where or 'A matrix instruction'} keeps sums in FP16 ({opcode}), which have {held}: {advice}.", bits)
+    if by_threads is None:
+        return FewBits(
+            f"{where or 'A conversion'} rounds to {name} ({opcode}) what shared memory keeps, and it is read there as a factor: {name} has "
+            f"{held}. {_FOR_CORES if kernel.compiled.matrix_types else 'Let the tile in shared memory be float.'}",
+            bits,
+        )
     does = {"cvt": "rounds to", "mul": "multiplies in"}.get(opcode.split(".")[0], "adds up in")
     return FewBits(
         f"{where or 'An instruction'} {does} {name} ({opcode}), which has {held}: multiply and add up in float, with elements "

@@ -113,21 +113,68 @@ class Compiled:
                 if instruction.name in names and _WITH_FEW_BITS.intersection(instruction.modifiers):
                     return instruction.opcode, cell_lines(self).get(instruction.ptx_line)
         rounded: dict[str, Instruction] = {}  # by register, the conversion that its number comes from
-        constants: set[str] = set()  # registers: to round what the source says, 0 as a rule, loses nothing
+        constants = _of_constants(own)  # to round what the source says, 0 as a rule, loses nothing
         for instruction in (one for one in own if one.name in ("cvt", "mov")):
-            target, *sources = instruction.operands
-            names_of = [one.name for one in flattened(sources) if isinstance(one, Register)]
-            targets = [one.name for one in flattened([target]) if isinstance(one, Register)]
+            sources = instruction.operands[1:]
+            targets, names_of = _registers(instruction.operands[:1]), _registers(sources)
             came = next((rounded[name] for name in names_of if name in rounded), None)
             widened = "f32" in instruction.modifiers if instruction.name == "cvt" else _is_float_of_bfloat16(sources)
-            narrowed = instruction.name == "cvt" and instruction.modifiers[-1] == "f32" and _WITH_FEW_BITS & {*instruction.modifiers}
+            narrowed = _rounds(instruction)
             if constants.issuperset(names_of):
-                constants.update(targets)
-            elif came is not None and widened:
+                continue
+            if came is not None and widened:
                 return came.opcode, cell_lines(self).get(came.ptx_line)
-            elif narrowed or came is not None:
+            if narrowed or came is not None:
                 rounded.update((name, instruction if came is None else came) for name in targets)
         return None
+
+    @functools.cached_property
+    def narrow_tile(self) -> tuple[str, int | None] | None:
+        """(opcode, line of the cell or None) of the first float that is rounded to FP16 or BF16 and stored to shared memory, where what
+        lies there is made float again, or is multiplied by matrix instructions; None where that is not done."""
+        own = list(parsed(self).instructions_of(self.symbol))
+        rounded: dict[str, Instruction] = {}  # by register, the conversion that its number comes from
+        lies: set[str] = set()  # registers that hold what was in shared memory
+        constants, kept, again = _of_constants(own), None, False
+        for instruction in own:
+            sources = instruction.operands[1:]
+            targets, names_of = _registers(instruction.operands[:1]), _registers(sources)
+            if instruction.name == "st" and "shared" in instruction.modifiers:
+                kept = kept or next((rounded[name] for name in names_of if name in rounded), None)
+            elif instruction.name == "ld" and "shared" in instruction.modifiers:
+                lies.update(targets)
+            elif {"mma", "mma_async"} & set(instruction.opcode.split(".")):
+                again = again or not {"tf32", "f64"} & {*re.split(r"[.:]+", instruction.opcode)}
+            elif instruction.name in ("cvt", "mov"):
+                widened = instruction.modifiers[0] == "f32" if instruction.name == "cvt" else _is_float_of_bfloat16(sources)
+                again = again or (widened and not lies.isdisjoint(names_of))
+                came = next((rounded[name] for name in names_of if name in rounded), None)
+                if _rounds(instruction) and not constants.issuperset(names_of):
+                    rounded.update((name, instruction) for name in targets)
+                elif came is not None:
+                    rounded.update((name, came) for name in targets)
+                if not lies.isdisjoint(names_of):
+                    lies.update(targets)
+        return (kept.opcode, cell_lines(self).get(kept.ptx_line)) if kept is not None and again else None
+
+
+def _registers(operands: Sequence) -> list[str]:
+    return [one.name for one in flattened(operands) if isinstance(one, Register)]
+
+
+def _of_constants(own: Sequence[Instruction]) -> set[str]:
+    """The registers that hold what the source says and nothing else, whichever way the kernel takes."""
+    moves = [one for one in own if one.name in ("cvt", "mov")]
+    others = {name for one in own if one.name not in ("cvt", "mov", "st") for name in _registers(one.operands[:1])}
+    found: set[str] = set()
+    for instruction in moves:
+        (found if found.issuperset(_registers(instruction.operands[1:])) else others).update(_registers(instruction.operands[:1]))
+    return found - others
+
+
+def _rounds(instruction: Instruction) -> bool:
+    """Does it make FP16 or BF16 of a float?"""
+    return instruction.name == "cvt" and instruction.modifiers[-1] == "f32" and bool(_WITH_FEW_BITS & {*instruction.modifiers})
 
 
 def _is_float_of_bfloat16(sources: Sequence) -> bool:

@@ -232,3 +232,78 @@ def test_a_bias_without_relu_is_told_what_c_is_held_to():
     halved = fused.source.replace("return x < 0.0f ? 0.0f : x;", "return 0.5f * x;")
     said = str(gemm.check(helpers.compile(halved, entry=fused.compiled.entry), gemm.Problem(17, 23, 19, fused=True), on="cpu"))
     assert "elements of C are wrong" in said and "leaves out" not in said
+
+
+TILE = """#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+extern "C" __device__ constexpr int block_shape[] = {16, 16, 1}, tile_shape[] = {16, 16};
+extern "C" __global__ void g(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    __shared__ OF_A a[16][16];
+    __shared__ OF_B b[16][16];
+    const int x = threadIdx.x, y = threadIdx.y, i = blockIdx.y * 16 + y, j = blockIdx.x * 16 + x;
+    float sum = 0;
+    for (int k = 0; k < K; k += 16) {
+        a[y][x] = OF_A(i < M && k + x < K ? A[size_t(i) * lda + k + x] : 0.0f);
+        b[y][x] = OF_B(j < N && k + y < K ? B[size_t(k + y) * ldb + j] : 0.0f);
+        __syncthreads();
+        for (int q = 0; q < 16; q++) sum += float(a[y][q]) * float(b[q][x]);
+        __syncthreads();
+    }
+    if (i < M && j < N) C[size_t(i) * ldc + j] = beta == 0 ? alpha * sum : alpha * sum + BETA * C[size_t(i) * ldc + j];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "line", "name"),
+    [
+        ("half", "half", 10, "FP16 (cvt.rn.f16.f32)"),
+        ("float", "half", 11, "FP16 (cvt.rn.f16.f32)"),
+        ("__nv_bfloat16", "float", 10, "BF16 (cvt.rn.bf16.f32)"),
+        ("float", "float", None, ""),
+    ],
+)
+def test_a_tile_of_rounded_numbers_in_shared_memory_is_named(of_a, of_b, line, name):
+    source = TILE.replace("OF_A", of_a).replace("OF_B", of_b)
+    report = gemm.check(helpers.compile(source.replace("BETA", "beta")), on="cpu", seed=1)
+    assert report.correct == (line is None) and (f"rounds to {name} what shared memory keeps" in str(report)) == bool(line)
+    if line:
+        said = report.lines()[1][1]
+        assert f"Line {line}, “" in said and "Let the tile in shared memory be float." in said
+        other = str(gemm.check(helpers.compile(source.replace("BETA", "2 * beta")), gemm.Problem(17, 23, 19, beta=1.0), on="cpu"))
+        assert "are wrong" in other and "what shared memory keeps" not in other
+
+
+def test_a_tile_that_is_half_already_is_not_said_to_be_rounded():
+    source = (
+        TILE.replace("OF_A", "half")
+        .replace("OF_B", "half")
+        .replace("const float* A", "const half* A")
+        .replace("const float* B", "const half* B")
+    )
+    source = source.replace("lda + k + x] : 0.0f", "lda + k + x] : half(0.0f)").replace("ldb + j] : 0.0f", "ldb + j] : half(0.0f)")
+    kernel = helpers.compile(source.replace("BETA", "beta"))
+    assert kernel.compiled.narrow_tile is None and gemm.check(kernel, gemm.problem_for(kernel, 17, 23, 19), on="cpu").correct
+
+
+def test_floats_that_are_rounded_for_tensor_cores_are_told_what_these_take():
+    source = WMMA.replace("SUM", "float").replace("BETA", "beta").replace("const half*", "const float*").replace("half* C", "float* C")
+    source = source.replace("lda + k + j] : half(0.0f)", "lda + k + j] : 0.0f").replace(
+        "ldb + column + j] : half(0.0f)", "ldb + column + j] : 0.0f"
+    )
+    report = str(gemm.check(helpers.compile(source.replace("= half(alpha", "= (alpha")), on="cpu", seed=1))
+    assert "rounds to FP16 (cvt.rn.f16.f32) what shared memory keeps" in report
+    assert "Take A and B in that type (`const half*`), or multiply in tf32" in report
+
+
+def test_what_ends_at_a_line_is_told_before_what_came_of_the_same_line_elsewhere():
+    """A float4 at no multiple of 16 bytes: in 1 × 1 × 1 it reads across the end of A, and C is wrong, which says less."""
+    source = PLAIN.replace(
+        "for (int k = 0; k < K; k++) sum += A[OF_A(i, k, lda)] * B[OF_B(k, j, ldb)];",
+        """for (int k = 0; k < K; k += 4) {
+            const float4 a = *reinterpret_cast<const float4*>(&A[i * lda + k]);
+            for (int q = 0; q < 4; q++) if (k + q < K) sum += (&a.x)[q] * B[(k + q) * ldb + j];
+        }""",
+    )
+    assert "float4" in source
+    report = gemm.check(helpers.compile(source.replace("OF_C", "ROW").replace("BETA", "beta")), on="cpu", seed=1)
+    assert "that is not a multiple of 16" in report.lines()[1][1] and any("1 × 1 × 1: " in said for _, said in report.lines()[2:4])
