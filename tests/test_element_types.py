@@ -143,7 +143,8 @@ def test_limits_come_from_what_multiplies():
 def test_cublas_says_what_it_does_not_multiply():
     assert cublas_refuses("float32") == cublas_refuses("tf32") == cublas_refuses("float16", "float32") == cublas_refuses("bfloat16") == ""
     assert "B stored by columns" in cublas_refuses("float8_e4m3")
-    assert "only through cublasLt, which the course" in cublas_refuses("float8_e4m3", transb=True)
+    assert cublas_refuses("float8_e4m3", transb=True) == cublas_refuses("float8_e4m3", "bfloat16", transb=True) == ""
+    assert "one of the two has to be FP8 E4M3" in cublas_refuses("float8_e5m2", transb=True)
     assert "FP16 to BF16" in cublas_refuses("float16", "bfloat16")
 
 

@@ -138,9 +138,12 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
         ax.annotate(text, (1, 0), (right, -5), xycoords="axes fraction", textcoords="offset points", ha="right", va="top", fontsize=12,
                     color=QUIET, annotation_clip=False)  # fmt: skip
     own = "; each % is of the cuBLAS in its own run" if len(titles) > 1 else ""
+    unknown = bool(timed) and not own and not any(rung.name == CUBLAS for rung in lines)
+    own = "; no time of cuBLAS is recorded here" if unknown else own
     ax.set_xlabel(f"TFLOPS (10¹² operations per second), {_scale(log)}{own}")
     said = [f"{row.label}: " + ", ".join(_say(rung) for rung in _once(row.rungs)) for row in shown]
     said += [f"{rung.name} ({rung.kind}): {digits(rung.tflops)} TFLOPS" for rung in lines]
+    said += [f"No time of cuBLAS is recorded for {types}, {shape}, on {device}: where there is a GPU, profile() runs it"] if unknown else []
     said += ["; ".join(_SPANS[kind] for kind in spread)] if _RUNS in spread else []
     return f"Ladder on {device}, {types}, {shape}. " + (". ".join(said) + "." if said else "No kernel has climbed yet.")
 

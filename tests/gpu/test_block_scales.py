@@ -51,6 +51,27 @@ def test_cublas_computes_the_same_product():
     assert (np.abs(gpu.download(c, host[2]).astype(np.float64) - value) <= bound).all()
 
 
+@pytest.mark.parametrize("out_dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_cublas_multiplies_8_bit_floats_without_factors(out_dtype, beta):
+    problem = gemm.Problem(272, 400, 1040, alpha=1.5, beta=beta, dtype="float8_e4m3", out_dtype=out_dtype, transb=True, pad_b=16, pad_c=16)
+    host = timing.operands(problem)
+    c = gpu.upload(host[2])
+    once, why = timing.opponent(problem, gpu.upload(host[0]), gpu.upload(host[1]), c)
+    assert once is not None, why
+    gpu.run_once(once, "cuBLAS")
+    value, bound = problem.expected(*host)
+    got = gpu.download(c, host[2])[:, : problem.n].astype(np.float64)
+    assert (np.abs(got - value) <= bound).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"transa": True}, {"batch": 2}])
+def test_without_factors_too_it_says_which_products_it_does_not_take(options):
+    problem = gemm.Problem(301, 203, 1001, dtype="float8_e4m3", transb=True, **options)
+    once, why = timing.opponent(problem, *(gpu.upload(array) for array in timing.operands(problem)))
+    assert once is None and ("multiples of 16" if not options else "8-bit floats") in why
+
+
 def test_a_shape_that_cublas_does_not_take_is_timed_without_it():
     timed = timing.time_gemm(kernel(), gemm.problem_for(kernel(), 301, 203, 1001), samples=3, seconds=0.3)
     assert timed.cublas is None and "multiples of 16" in timed.why_no_cublas and timed.kernel.milliseconds > 0

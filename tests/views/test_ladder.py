@@ -187,3 +187,14 @@ def test_only_a_limit_is_a_picture_too(said):
 def test_whose_cublas_a_share_is_of_is_said_where_there_are_shares(rungs, said):
     """One line stands for cuBLAS, and kernels are recorded in runs of their own."""
     assert ladder(rungs).get_xlabel().endswith("; each % is of the cuBLAS in its own run") == said
+
+
+def test_that_no_time_of_cublas_is_recorded_is_said():
+    """Of FP16 to FP32 for example, or of a size that nobody has measured; where a share stands beside a rung, there was one."""
+    mine = Rung("predicted", "mine", step=1, tflops=300.0, mine=True, dtype="float16")
+    picture = ladder([mine, Rung("limit", "limit of the tensor cores", tflops=989.0, dtype="float16")])
+    assert picture.get_xlabel().endswith("; no time of cuBLAS is recorded here")
+    assert "No time of cuBLAS is recorded for FP16 to FP32, 4096³, on H200 SXM: where there is a GPU, profile() runs it." in picture.alt
+    for others in ([Rung("recorded", "cuBLAS", tflops=650.0)], [Rung("measured", "two", step=2, tflops=9.0, cublas_ratio=0.1, mine=True)]):
+        picture = ladder([mine, *others])
+        assert "no time of cuBLAS" not in picture.get_xlabel() and "No time of cuBLAS" not in picture.alt

@@ -42,8 +42,10 @@ def cublas_refuses(dtype: str, out_dtype: str = "", scale_block: tuple[int, int,
         if scale_block == cublas_lt.BLOCK:
             return ""
         return f"cuBLAS has no product with a factor for {rows} × {deep or 'K'} of A and {deep or 'K'} × {columns} of B."
+    if dtype == "float8_e5m2" and transb:
+        return f"cuBLAS has no product of {inputs.label} by {inputs.label}: one of the two has to be {element_type('float8_e4m3').label}."
     if dtype.startswith("float8") and transb:
-        return f"cuBLAS multiplies {inputs.label} only through cublasLt, which the course calls for blocks with factors alone."
+        return ""
     if dtype.startswith("float8"):
         return (
             f"cuBLAS has no product of {inputs.label} with B stored by rows: it multiplies 8-bit floats only through cublasLt, and on "
@@ -85,6 +87,13 @@ def cublas(
     reason = cublas_why_not() or cublas_refuses(dtype, out_dtype, transb=transb)
     if reason:
         raise LaunchError(reason)
+    if dtype.startswith("float8"):
+        if transa:
+            raise LaunchError("cuBLAS multiplies 8-bit floats only with A by rows and B by columns.")
+        if batch > 1:
+            raise LaunchError("The course asks cuBLAS for one product of 8-bit floats at a time, and this is a batch.")
+        types = dtype, result_type(dtype, out_dtype)
+        return cublas_lt.cublas_of_8_bits((m, n, k), (alpha, beta), (a, b, c), (lda, ldb, ldc), types)
     override = os.environ.get("NVIDIA_TF32_OVERRIDE")
     if (override, dtype) in (("1", "float32"), ("0", "tf32")):
         raise LaunchError(f"NVIDIA_TF32_OVERRIDE={override} makes cuBLAS multiply other types than {dtype}: unset it to compare.")

@@ -1,4 +1,4 @@
-"""cuBLASLt's product of 8-bit floats whose blocks have factors: the opponent of kernels with block scales.
+"""cuBLASLt's product of 8-bit floats, whose blocks may have factors: the opponent of kernels in FP8 that take B by columns.
 
 CuPy calls cuBLAS, which has no such product; so the few functions of cuBLASLt's C interface that it takes are called here. Names and
 numbers are those of cublasLt.h (CUDA 13.0); the scaling modes exist from CUDA 12.9 on.
@@ -79,6 +79,18 @@ def _block_factors(scales_b: np.ndarray) -> np.ndarray:
     return found
 
 
+def cublas_of_8_bits(
+    shape: tuple[int, int, int],
+    factors: tuple[float, float],
+    matrices: tuple[Any, Any, Any],
+    pitches: tuple[int, int, int],
+    types: tuple[str, str],
+) -> Callable[[], None]:
+    """A function that runs C = alpha A B + beta C of 8-bit floats once on the current stream. Arguments and errors: see
+    `cublas_with_factors`, without whose factors it is the same."""
+    return _product(shape, factors, matrices, pitches, None, types)
+
+
 def cublas_with_factors(
     shape: tuple[int, int, int],
     factors: tuple[float, float],
@@ -94,17 +106,26 @@ def cublas_with_factors(
     matrix. scales: NumPy arrays, of A [K blocks, m] and of B [K blocks, N blocks]. types: of A and B, and of C. Raises LaunchError where
     cuBLASLt has no such product.
     """
+    return _product(shape, factors, matrices, pitches, scales, types)
+
+
+def _product(shape, factors, matrices, pitches, scales: tuple[np.ndarray, np.ndarray] | None, types) -> Callable[[], None]:
+    """`cublas_with_factors`; scales None: there are none, and cuBLASLt multiplies what is stored."""
     (m, n, k), (a, b, c), (lda, ldb, ldc) = shape, matrices, pitches
     cupy = presence.need()
-    of_rows, of_blocks = upload(scales[0]), upload(_block_factors(scales[1]))
     inputs, result = element_type(types[0]).cuda, element_type(types[1]).cuda
     handle, product, preference = _handle(), ctypes.c_void_p(), ctypes.c_void_p()
     _call("cublasLtMatmulDescCreate", ctypes.byref(product), _COMPUTE_32F, _CUDA_R_32F)
     # Row-major C is column-major C' = B' A': B comes first, and lies by columns of K, so that it is transposed.
-    for attribute, value in (
-        (_TRANSA, ctypes.c_int(_TRANSPOSED)), (_A_SCALE_MODE, ctypes.c_int(_BLK128)), (_B_SCALE_MODE, ctypes.c_int(_VEC128)),
-        (_A_SCALE, ctypes.c_void_p(of_blocks.data.ptr)), (_B_SCALE, ctypes.c_void_p(of_rows.data.ptr)),
-    ):  # fmt: skip
+    wanted: list[tuple[int, Any]] = [(_TRANSA, ctypes.c_int(_TRANSPOSED))]
+    uploaded: tuple[Any, ...] = ()
+    if scales is not None:
+        of_rows, of_blocks = uploaded = upload(scales[0]), upload(_block_factors(scales[1]))
+        wanted += [
+            (_A_SCALE_MODE, ctypes.c_int(_BLK128)), (_B_SCALE_MODE, ctypes.c_int(_VEC128)),
+            (_A_SCALE, ctypes.c_void_p(of_blocks.data.ptr)), (_B_SCALE, ctypes.c_void_p(of_rows.data.ptr)),
+        ]  # fmt: skip
+    for attribute, value in wanted:
         _set("cublasLtMatmulDescSetAttribute", product, attribute, value)
     layouts = []
     for kind, rows, columns, pitch in ((inputs, k, n, ldb), (inputs, k, m, lda), (result, n, m, ldc)):
@@ -121,7 +142,7 @@ def cublas_with_factors(
         raise LaunchError("cuBLAS knows no algorithm for such a product.")
     workspace = cupy.empty(_WORKSPACE, np.uint8)
     alpha, beta = (ctypes.c_float(value) for value in factors)
-    kept = a, b, c, workspace, of_rows, of_blocks
+    kept = a, b, c, workspace, *uploaded
 
     def once() -> None:
         left, right, target, room, *_ = kept
