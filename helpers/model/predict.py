@@ -43,7 +43,7 @@ from helpers.sim.code.sass_opcodes import ON_XU
 from helpers.sim.counting import names
 from helpers.sim.counting.machine_code import lookup_cycles
 
-from . import chain, hardware, tensor_cores
+from . import chain, hardware, mixes, tensor_cores
 from .cycles.chip import chip, figures
 from .cycles.estimate import batch, estimate
 from .cycles.multiprocessor import WORDS, WarpState
@@ -68,6 +68,7 @@ _PEAKS = ("FP32 arithmetic", "FP64 arithmetic", tensor_cores.TENSOR_UNIT, "DRAM 
 _OF_THE_GPU = ("DRAM bandwidth", _ATOMICS, _PARTS, _LOCAL)  # shared by all multiprocessors; all else each has for itself
 _KEPT_BUSY = 0.75  # share of the time from which a unit is what limits a launch
 _WORTH_SAYING = 0.1  # share of the time that a unit rests for one thing
+_UNIT, _COUNTED_UNIT = "unit", "of the units whose work was counted"  # without machine instructions, that of others is not known
 _FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
 
 
@@ -124,6 +125,7 @@ class Demand:
     local_stored: float = 0.0  # sectors, which all go through to L2
     on_tiles: float = 0.0  # operations of warpgroups' products, of whole tiles of C, what lies outside of it too; 0 without warpgroups
     slices: int = 1  # blocks that share a tile, where a persistent kernel's do
+    mix: Mapping[str, float] = field(default_factory=dict)  # shares of kinds of instructions, see `mixes`; empty where they are not known
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,19 @@ def demand(run) -> Demand:
         local_stored=counters.get(names.sectors("local", "st"), 0),
         on_tiles=tensor_cores.on_tiles(run),
         slices=(*compiled.constants.get("persistent", ()), 1, 1)[1],
+        mix=mixes.counted(counters),
     )
+
+
+def _as_walked(need: Demand, executed: Mapping[str, float]) -> Demand:
+    """The demand of a run whose machine instructions were not counted, with those that a block's warps execute on their usual way."""
+    fp32, fp64, special = (sum(executed.get(name, 0.0) for name in opcodes) for opcodes in _OF_UNITS)
+    return replace(
+        need, instructions=sum(executed.values()), fp32_warps=fp32, fp64_warps=fp64, special_warps=special, mix=mixes.of_opcodes(executed)
+    )
+
+
+_OF_UNITS = (("FFMA", "FADD", "FMUL"), ("DFMA", "DADD", "DMUL"), ON_XU)
 
 
 def _operations(run, problem) -> float:
@@ -366,6 +380,7 @@ TENSOR_OTHERS = "tensor cores, in a signature of its own"
 STREAMS = "moves data, in a signature of its own"
 OTHERS = "computes, in a signature of its own"
 SPILLS = "much in local memory"
+TILES = "tiles in shared memory"
 _SOME = 0.01  # conversions, or atomic operations, for each FP32 instruction of a warp, from which a product is like none on record
 _WIDE = re.compile(r"\bcvt(?:\.r\w)?\.(?:f32\.f64|f64\.f32)\b")
 _SPILLED = 0.02  # local loads and stores for each FP32 instruction of a warp, from which they count
@@ -374,6 +389,12 @@ _STREAMED = 8  # instructions of threads for each byte of DRAM, up to which a la
 
 def kernel_class(need: Demand) -> str:
     """What a kernel is like, as far as the model's error depends on it; "" for what no recorded kernel is like."""
+    like = _class_by_unit(need)
+    return "" if mixes.unlike(like, need.mix) else like
+
+
+def _class_by_unit(need: Demand) -> str:
+    """The same by where it computes and what feeds that, whatever else it executes."""
     if need.matrix_types:
         return TENSOR_CORES if need.in_signature else TENSOR_OTHERS
     if need.dtype != "float32" or need.fp64_warps:
@@ -391,7 +412,7 @@ def class_of_float32(shared_loads: float, fp32_warps: float, local_requests: flo
         return SPILLS
     if not shared_loads:
         return "global memory alone"
-    return "tiles in registers" if fp32_warps > _FEW * shared_loads else "tiles in shared memory"
+    return "tiles in registers" if fp32_warps > _FEW * shared_loads else TILES
 
 
 def fp32_warps(counters: Mapping[str, int]) -> float:
@@ -411,6 +432,9 @@ def milliseconds(need: Demand, gpu: GPU, constants: Constants) -> float:
 
 def _unlike(need: Demand) -> str:
     """Why the errors on recorded kernels say nothing of this one, as the end of a sentence."""
+    like = _class_by_unit(need)
+    if like and (more := mixes.unlike(like, need.mix)):
+        return more
     if not need.in_signature:
         return "they were launched as products, in the course's signature"
     if need.matrix_types:
@@ -427,11 +451,10 @@ def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
     which is better, has nothing to say; "" if it has."""
     like = kernel_class(need)
     rows = [row for row in validation()["runs"] if row["class"] == like and not row["fitted"]]
+    begin = f"From the counters alone, since {from_counters}. " if from_counters else ""
     if not like or (like not in _fitted_file()["error"]["classes"] if from_counters else not rows):
-        if from_counters and rows:  # like it are kernels that had their time in another way
-            tried = f"None of the kernels on which that was tried is like this one ({_unlike(need)}), so the error is unknown."
-            return f"From the counters alone, since {from_counters}. {tried}"
-        return f"None of the recorded kernels is like this one ({_unlike(need)}), so the error is unknown."
+        which = "kernels on which that was tried" if from_counters else "recorded kernels"
+        return f"{begin}None of the {which} is like this one ({_unlike(need)}), so the error is unknown."
     if from_counters:
         error = _fitted_file()["error"]
         off = {name: error["kernels"][name] for name in error["classes"][like]}
@@ -442,12 +465,8 @@ def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
         tried = f"On {len(rows)} recorded runs of {kernels} kernels like this one ({like}), none of which it was fitted on"
         device, every = validation()["device"], [abs(row["error"]) for row in rows]
     said = f"{tried}, the model was off by {sum(every) / len(every):.0%} on average and {max(every):.0%} at worst, on {device}"
-    if from_counters:
-        said = f"From the counters alone, since {from_counters}. {said}"
+    said = begin + said
     return f"{said}." if gpu.name == device else f"{said}; on {gpu.name} the error is unknown."
-
-
-_MACHINE_CODE = re.compile(r": (?:@!?U?P\w+ )?[A-Z][A-Z0-9]+(?:\.\w+)*(?: .*)?$")  # the instruction behind a reason, which no reader wrote
 
 
 def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = None) -> Prediction:
@@ -464,9 +483,11 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     problem, parts = run.problem.get("problem"), chip(device, what_if)
     walked, why = estimate(run, device, what_if)
     if walked and not need.instructions:
-        need = replace(need, instructions=walked.instructions)
+        need = _as_walked(need, walked.executed)
         total, terms, waves, fraction = cycles(need, device, constants)
-    why = _MACHINE_CODE.sub("", why)
+    if not need.mix:
+        need = replace(need, mix=mixes.written(run.kernel.compiled))
+    why = names.in_words(why)
     known, tiled = walked.cycles if walked else None, None
     if walked is None and need.matrix_types and problem is not None:
         tiled, instead = tensor_cores.tiled(run, parts, need.fp32_warps)
@@ -510,7 +531,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         if waits:
             limiter += f"; warps wait most in the states {' and '.join(waits)}"
         fullest = max((name for name in terms if name not in ("latency", tensor_cores.STORING)), key=lambda name: terms[name])
-        limiter += f"; the fullest unit is {_named(fullest, terms, total, of_load_store)}"
+        limiter += f"; the fullest {_UNIT if need.instructions else _COUNTED_UNIT} is {_named(fullest, terms, total, of_load_store)}"
     elif limiter in terms and limiter != tensor_cores.TENSOR_UNIT:
         limiter = _named(limiter, terms, total, of_load_store)
     if working and not told:

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from helpers.errors import CourseError
@@ -46,7 +46,8 @@ class Estimate:
     of which the first finds L2 overwritten. states: share of all cycles of its warps, by WarpState, in that first one: Nsight Compute
     empties the caches, too. by_instruction: cycles of the warps of one multiprocessor, by SASS index and WarpState. by_line: the same by
     line. trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full multiprocessor. off_peak: how many times as
-    long its matrix instructions keep the tensor cores as at the peak rate. by_data: some of its loads are of places that data say.
+    long its matrix instructions keep the tensor cores as at the peak rate. executed: warp instructions of the launch, by opcode.
+    by_data: some of its loads are of places that data say.
     """
 
     cycles: float
@@ -56,7 +57,7 @@ class Estimate:
     trips: float
     per_trip: float
     off_peak: float = 1.0
-    instructions: float = 0.0
+    executed: Mapping[str, float] = field(default_factory=dict)
     usual: bool = False
     by_data: bool = False
 
@@ -159,10 +160,9 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     cycles += (parts["code.first_line"] * len(lines) + cold - cycles) / batch(cycles, parts)
     found = first.estimate(cycles, compiled, launch.path.function, turns)
     matrix = [times for i in launch.path.function.instructions if (times := matrix_cycles(i, parts))]
-    each = launch.each or _instructions(launch.path)
     return replace(
         found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0,
-        instructions=each * launch.blocks, usual=launch.path.usual, by_data=launch.path.by_data,
+        executed=launch.executed(), usual=launch.path.usual, by_data=launch.path.by_data,
     ), ""  # fmt: skip
 
 
@@ -257,6 +257,15 @@ def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str
     found = [way for z in range(first, first + deep) if (way := of(z)[0]) is not None]
     longest = max(found, key=_instructions)
     return longest, "", sum(_instructions(way) > _IDLE * _instructions(longest) for way in found) / len(found)
+
+
+def _by_opcode(path: BlockPath, visits: Sequence[Visit]) -> dict[str, float]:
+    """Warp instructions of these visits by opcode."""
+    found: dict[str, float] = defaultdict(float)
+    for visit in visits:
+        for instruction in path.function.instructions[visit.start : visit.end]:
+            found[instruction.name] += visit.warps.bit_count()
+    return found
 
 
 def _instructions(path: BlockPath) -> int:
@@ -355,6 +364,16 @@ class _Launch:
         more = max(0.0, (self._block(loop) - executed) / loop.size)
         cycles = result.cycles + more * per_trip
         return _Turn(cycles, result, 1 + more / measured, kept + more, per_trip)
+
+    def executed(self) -> dict[str, float]:
+        """Warp instructions of all blocks, by opcode."""
+        visits, loop = self.path.visits, main_loop(self.path.visits)
+        found = _by_opcode(self.path, visits)
+        if loop is not None:
+            more = max(0.0, (self._block(loop) - sum(found.values())) / loop.size)
+            for name, times in _by_opcode(self.path, visits[loop.first : loop.first + loop.length]).items():
+                found[name] += more * times
+        return {name: times * self.blocks for name, times in found.items()}
 
     def _block(self, loop: _Loop) -> float:
         """Warp instructions of a block: as counted, or as K has it."""

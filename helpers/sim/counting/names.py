@@ -6,6 +6,7 @@ from a run it could not be known (never guessed), or nothing of the kind was exe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 INSTRUCTIONS = "smsp__inst_executed.sum"
@@ -67,6 +68,14 @@ def opcode_threads(name: str) -> str:
 def threads(op: str) -> str:
     """Arithmetic per thread whose guard is true: 'ffma', 'fadd', 'fmul', 'dfma', 'dadd', 'dmul'."""
     return f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum"
+
+
+_INSTRUCTION = re.compile(r": (?:@!?U?P\w+ )?[A-Z][A-Z0-9]+(?:\.\w+)*(?: .*)?$")
+
+
+def in_words(why: str) -> str:
+    """A reason why machine instructions were not counted, without the instruction behind it, which no reader wrote."""
+    return _INSTRUCTION.sub("", why)
 
 
 def warp_state(word: str) -> str:
