@@ -390,6 +390,8 @@ class Profile(Tabular):
                 if name == metrics.threads("ffma") and (executed := run.counters.get(metrics.opcode("FFMA"))):
                     meaning += f"; as instructions of whole warps: {executed:,}"
                 found.append((name, f"{run.counters[name]:,}", meaning))
+            elif name == metrics.threads("ffma"):
+                found.append((name, "not known", f"{meaning}: {metrics.in_words(run.outcome.uncounted) or 'data decide it'}"))
         for name, meaning in metrics.MEANINGS_OF_OTHER_UNITS.items():
             if run.counters.get(name) and (name not in _OF_COPIES or run.counters.get(metrics.executed("ldgsts"))):
                 found.append((name, f"{run.counters[name]:,}", meaning))

@@ -13,7 +13,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,20 @@ from helpers.model import hardware
 from helpers.sim.code.hardware_units import SECTOR_BYTES, WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.counting import names, stages
+
+from .overlap import (  # noqa: F401 - all that can be asked of a run can be asked here
+    CutShortError,
+    copies_at_a_time,
+    copies_per_pair,
+    ends_of_a_tile,
+    multiply_adds_behind_a_tile,
+    multiply_adds_behind_copies,
+    multiply_adds_behind_loads,
+    multiply_adds_of_a_warp,
+    pairs_under_way,
+    shared_loads_at_a_time,
+    whole,
+)
 
 if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
     from helpers.run.gemm import Problem
@@ -55,10 +69,6 @@ class NotRunError(CourseError):
 
 class NoArrayError(CourseError):
     """What is counted was asked of an array that the kernel has not."""
-
-
-class CutShortError(CourseError):
-    """A run's trace, or the part that was asked for, ends before the run does."""
 
 
 def _need_run(run) -> None:
@@ -217,8 +227,27 @@ def bytes_requested(run) -> int:
 
 @explained
 def multiply_adds(run) -> float:
-    """Fused multiply-adds of float32 in whole warps: 32 threads' are one, as for every other instruction here."""
+    """Fused multiply-adds of float32 in whole warps: 32 threads' are one, as for every other instruction here. Raises CourseError where
+    how many there are is not known: those of a division, say, of which data decide.
+    """
+    _need_run(run)
+    if names.threads("ffma") not in getattr(run, "run", run).counters:
+        raise _not_counted(run, "the multiply-adds")
     return count(run, names.threads("ffma")) / WARP
+
+
+def _executed(run, *opcodes: str) -> int:
+    """Machine instructions of these opcodes that warps execute; of none, all that they execute. Raises CourseError where those of the
+    machine code were not counted."""
+    _need_run(run)
+    if run.outcome.uncounted:
+        raise _not_counted(run, f"the {' and '.join(opcodes)}" if opcodes else "all of them")
+    return sum(count(run, names.opcode(opcode)) for opcode in opcodes) if opcodes else count(run, names.INSTRUCTIONS)
+
+
+def _not_counted(run, what: str) -> CourseError:
+    why = names.in_words(run.outcome.uncounted)
+    return CourseError(f"The machine instructions of this kernel could not be counted{f' ({why})' if why else ''}, {what} among them.")
 
 
 @explained
@@ -273,172 +302,6 @@ class _Counted(dict[str, int]):
         return ", ".join(f"{count} {name}" for name, count in self.items()) or "none of these"
 
 
-@explained
-def multiply_adds_behind_loads(run) -> list[int]:
-    """Multiply-adds of block 0's warp 0 between each tile's last load from global memory and the first store of its values to shared
-    memory: what the wait for the loads can hide behind. One number for each tile.
-
-    Raises CourseError unless the run was traced with TraceFilter(math=True).
-    """
-    return [found for _, _, found in _behind_loads(run.trace.select(block=0, warp=0))]
-
-
-def _behind_loads(trace: Any) -> list[tuple[int, int, int]]:
-    """In one warp's trace, the places of each tile's last load and first store in the order of execution, and the multiply-adds between:
-    `multiply_adds_behind_loads`."""
-    kinds = np.array([f"{site.space} {site.op}" for site in trace.sites])[trace.accesses["site"]]
-    order = trace.accesses["order"]
-    stores, last = order[kinds == "shared st"], {}
-    for load in order[kinds == "global ld"]:
-        if len(later := stores[stores > load]):  # the last loads read C
-            last[int(later[0])] = int(load)
-    math_order = trace.math["order"]
-    return [(load, store, int(((math_order > load) & (math_order < store)).sum())) for store, load in last.items()]
-
-
-def _copies(trace: Any) -> tuple[np.ndarray, np.ndarray]:
-    """In one warp's trace, the places in the order of execution of the asynchronous copies that it starts, and of its barriers."""
-    return trace.select(op="cp.async", space="global").accesses["order"], trace.barriers["order"][trace.barriers["kind"] == "sync"]
-
-
-@explained
-def copies_per_pair(run) -> int:
-    """Asynchronous copies that a thread starts for one pair of tiles: those between its first two barriers."""
-    copies, barriers = _copies(run.trace.select(block=0, warp=0))
-    if len(barriers) < 2:
-        raise CourseError("The run has fewer than two barriers: take a larger K.")
-    return int(((copies > barriers[0]) & (copies < barriers[1])).sum())
-
-
-@explained
-def pairs_under_way(run) -> float:
-    """Pairs of tiles whose copies were started before the first barrier. Raises CourseError where the loop starts no copies."""
-    copies, barriers = _copies(run.trace.select(block=0, warp=0))
-    if not (pair := copies_per_pair(run)):
-        raise CourseError("The run starts no asynchronous copies between its first two barriers.")
-    return int((copies < barriers[0]).sum()) / pair
-
-
-def copies_at_a_time(run) -> int:
-    """The most asynchronous copies that a thread starts behind its first barrier with no multiply-add in between, in any warp.
-
-    Raises CourseError where no loop starts copies, or unless the run was traced with TraceFilter(math=True).
-    """
-    most = []
-    for trace in _warps_of(run):
-        copies, barriers = _copies(trace)
-        if not len(barriers) or not (later := copies[copies > barriers[0]]).size:
-            continue
-        if not len(computed := trace.math["order"]):
-            raise CourseError("The run's trace has no multiply-adds.")
-        most.append(int(np.bincount(np.searchsorted(computed, later)).max()))
-    if not most:
-        raise CourseError("The loop starts no asynchronous copies.")
-    return max(most)
-
-
-def multiply_adds_behind_copies(run) -> float:
-    """The multiply-adds between an asynchronous copy that is started behind a warp's first barrier and the wait that makes sure of it, on
-    average; of the warp that has fewest. 0 where each is waited for at once. Copies that no wait of the loop is for do not count.
-
-    Raises CourseError where no loop starts copies, or unless the run was traced with TraceFilter(math=True).
-    """
-    fewest = []
-    for trace in _warps_of(run):
-        copies, barriers = _copies(trace)
-        computed = np.sort(_multiply_adds_of(trace))
-        commits = trace.barriers["order"][trace.barriers["kind"] == "commit"]
-        under_way, closed, behind = np.sort(copies), 0, []  # copies that no wait has been for; groups that such are in
-        for kind, order in sorted(zip(trace.barriers["kind"].tolist(), trace.barriers["order"].tolist(), strict=True), key=lambda e: e[1]):
-            if not kind.startswith("wait "):
-                continue
-            if kind == "wait all":
-                end = order
-            else:
-                closed, most = int(np.searchsorted(commits, order)), int(kind.removeprefix("wait "))
-                if closed <= most:
-                    continue
-                end = int(commits[closed - most - 1])
-            done = under_way[under_way < end]
-            under_way = under_way[under_way >= end]
-            late = done[done > barriers[0]] if len(barriers) else done[:0]
-            behind += (np.searchsorted(computed, order) - np.searchsorted(computed, late)).tolist()
-        if behind:
-            fewest.append(sum(behind) / len(behind))
-    if not fewest:
-        raise CourseError("The loop waits for no asynchronous copies that it has started.")
-    return min(fewest)
-
-
-def shared_loads_at_a_time(run) -> int:
-    """The most loads from shared memory that a warp executes with no multiply-add in between, behind its first ones.
-
-    Raises CourseError where there are none, or unless the run was traced with TraceFilter(math=True).
-    """
-    most = []
-    for trace in _warps_of(run):
-        computed = np.sort(_multiply_adds_of(trace))
-        loads = trace.select(space="shared", op="ld").accesses
-        widths = np.array([site.width for site in trace.sites] or [0])
-        later = loads["order"][(loads["order"] > computed[0]) & (widths[loads["site"]] > 0)]  # of merged ones, one is left
-        if later.size:
-            most.append(int(np.bincount(np.searchsorted(computed, later)).max()))
-    if not most:
-        raise CourseError("The loop loads nothing from shared memory.")
-    return max(most)
-
-
-def _multiply_adds_of(trace: Any) -> np.ndarray:
-    """The places of one warp's multiply-adds in the order of execution. Raises CourseError where the trace has none."""
-    found = trace.math["order"][trace.math["opclass"] == "FFMA"]
-    if not len(found):
-        raise CourseError("The run's trace has no multiply-adds.")
-    return found
-
-
-def _warps_of(run) -> Iterator[Any]:
-    """The traces of a run's warps, one by one."""
-    for block in np.unique(run.trace.accesses["block"]):
-        trace = run.trace.select(block=int(block))
-        for warp in np.unique(trace.accesses["warp"]):
-            yield trace.select(warp=int(warp))
-
-
-def multiply_adds_of_a_warp(run) -> int:
-    """FFMA of the warp that executes most of them. Raises CourseError where none does, if the trace was cut short, or unless the run was
-    traced with TraceFilter(math=True)."""
-    trace = _whole(run.trace)
-    made = trace.math[trace.math["opclass"] == "FFMA"]
-    if not len(made):
-        raise CourseError("The run's trace has no multiply-adds.")
-    return int(np.unique(made[["block", "warp"]], return_counts=True)[1].max())
-
-
-def multiply_adds_behind_a_tile(run) -> int:
-    """The fewest of `multiply_adds_behind_loads` for the tiles that any warp loads behind its first barrier.
-
-    Raises CourseError where there are none, or unless the run was traced with TraceFilter(math=True).
-    """
-    if not (behind := _tiles_in_loops(run)):
-        raise CourseError("Behind its first barrier, the kernel stores no tile that it has loaded from global memory.")
-    return min(behind)[0]
-
-
-def ends_of_a_tile(run) -> tuple[int, ...]:
-    """Of the tile that `multiply_adds_behind_a_tile` is about, the lines of the last load and of the first store of what it brought."""
-    return min(_tiles_in_loops(run))[1:]
-
-
-def _tiles_in_loops(run) -> list[tuple[int, int, int]]:
-    """(multiply-adds, line of the last load, line of the first store) of each tile that a warp loads behind its first barrier."""
-    found = []
-    for trace in _warps_of(run):
-        _, barriers = _copies(trace)
-        line = {int(row["order"]): trace.sites[row["site"]].line or 0 for row in trace.accesses}
-        found += [(n, line[load], line[store]) for load, store, n in _behind_loads(trace) if len(barriers) and load > barriers[0]]
-    return found
-
-
 def wavefronts_per_shared_load(run) -> float:
     """Wavefronts that one warp-wide load from shared memory takes, on average: 1 at best, for 128-bit loads 2. Atomic operations count.
 
@@ -485,12 +348,12 @@ def barriers_per_warp(run) -> float:
 def barriers_passed(run) -> float:
     """The same in a traced run, where a kernel waits at mbarriers and its machine instructions are not counted. Raises CourseError if
     the trace was cut short."""
-    return float(np.count_nonzero(_whole(run.trace).barriers["kind"] == "sync")) / _warps(run)
+    return float(np.count_nonzero(whole(run.trace).barriers["kind"] == "sync")) / _warps(run)
 
 
 def blocks_that_share(run, array: str) -> int:
     """The most blocks of consecutive numbers that begin with the same tile of `array` in a traced run: at the same lowest address."""
-    trace = _whole(run.trace).select(space="global")
+    trace = whole(run.trace).select(space="global")
     home = _home(run, array)
     inside = (trace.addresses >= home.base) & (trace.addresses < home.base + home.nbytes)
     lowest = np.where(inside, trace.addresses, home.base + home.nbytes).min(axis=1, initial=home.base + home.nbytes)
@@ -502,7 +365,7 @@ def blocks_that_share(run, array: str) -> int:
 def threads_down_a_column(run, array: str) -> int:
     """Threads with consecutive numbers, from the first of a warp on, that store one below the other in a column of `array`, in every
     store of the run: 1 where the second stores elsewhere. Raises CourseError where nothing is stored, and as `pieces_per_request`."""
-    trace = _whole(run.trace).select(space="global", op=AccessKind.STORE)
+    trace = whole(run.trace).select(space="global", op=AccessKind.STORE)
     home = _home(run, array)
     addresses = trace.addresses[((trace.addresses >= home.base) & (trace.addresses < home.base + home.nbytes)).any(axis=1)]
     if not len(addresses):
@@ -514,7 +377,7 @@ def threads_down_a_column(run, array: str) -> int:
 
 def bulk_copies_of_a_block(run) -> int:
     """Bulk copies to shared memory that the busiest block starts. Needs a traced run, and raises CourseError if its trace was cut short."""
-    barriers = _whole(run.trace).barriers
+    barriers = whole(run.trace).barriers
     starts = barriers["block"][barriers["kind"] == "copy"]
     return int(np.unique(starts, return_counts=True)[1].max(initial=0))
 
@@ -527,14 +390,7 @@ def stages_at_a_time(run) -> int:
     """
     from helpers.views.ring import fills
 
-    return stages.at_a_time(fills(_whole(run.trace))[1])
-
-
-def _whole(trace: Any) -> Any:
-    """The trace. Raises CourseError if it was cut short."""
-    if trace.truncated:
-        raise CutShortError("The trace was cut short, so it cannot answer. Use a smaller matrix.")
-    return trace
+    return stages.at_a_time(fills(whole(run.trace))[1])
 
 
 def _warps(run) -> int:
@@ -679,9 +535,9 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"bulk copies of the busiest block", bulk_copies_of_a_block),
     (r"stages at a time", stages_at_a_time),
     (r"sectors of bulk copies", lambda run: count(run, names.bulk_sectors("ld"))),
-    (r"all instructions", lambda run: count(run, names.INSTRUCTIONS)),
-    (r"FP64 instructions", lambda run: sum(count(run, names.opcode(opcode)) for opcode in ("DFMA", "DADD", "DMUL"))),
-    (r"([A-Z0-9]+) instructions", lambda run, opcode: count(run, names.opcode(opcode))),
+    (r"all instructions", _executed),
+    (r"FP64 instructions", lambda run: _executed(run, "DFMA", "DADD", "DMUL")),
+    (r"([A-Z0-9]+) instructions", _executed),
     (r"registers per thread", lambda run: _kernel(run).registers),
     (r"bytes spilled per thread", spilled),
     (r"bytes of shared memory per block", lambda run: _shared_bytes(_kernel(run))),

@@ -323,6 +323,7 @@ def _simulate(
                 scale=scale,
                 cluster=dims,
                 accesses=estimate or _only_sass_tells(compiled, program),
+                ops=program.ops,
             )
     trace = None
     if launch.recorder is not None:

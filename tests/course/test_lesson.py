@@ -84,6 +84,12 @@ def test_multiply_adds_of_warps_that_are_not_full_are_those_that_were_counted(si
     assert said == "fused multiply-adds, counted per thread"
 
 
+def test_multiply_adds_of_divisions_are_said_not_to_be_known():
+    rows = edited("sum += a * b", "sum += a / (b + 2)").profile(64).rows()
+    (told,) = [row for row in rows if row[0] == names.threads("ffma")]
+    assert told[1:] == ("not known", "fused multiply-adds, counted per thread: a branch depends on data")
+
+
 def test_what_was_recorded_of_an_unchanged_kernel_is_not_predicted():
     kernel = reference("coalesced")
     (known,) = [row for row in rungs.recorded() if (row["slug"], row["m"], row["n"], row["k"]) == ("coalesced", 512, 512, 512)]

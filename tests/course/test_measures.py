@@ -1,4 +1,7 @@
-"""Expectations on counters, judged on real runs of the reference kernels."""
+"""Expectations on counters, judged on real runs of the reference kernels.
+
+Tests of: helpers.course.overlap
+"""
 
 from __future__ import annotations
 
@@ -398,3 +401,12 @@ def test_counted_instructions_print_in_words():
     found = measures.machine_code(helpers.reference("vectorized"), "LDS", "STS")
     assert found == dict(found) and str(found) == f"{found}" == ", ".join(f"{count} {name}" for name, count in found.items())
     assert "{" not in repr(found) and str(measures.machine_code(helpers.reference("vectorized"), "HMMA")) == "none of these"
+
+
+@pytest.mark.parametrize("words", ["multiply-adds", "FFMA instructions of each warp", "FP64 instructions", "all instructions"])
+def test_what_data_decide_is_no_number(words):
+    """Of a division it depends on data how many multiply-adds it takes: 0 of them met any bound."""
+    kernel = helpers.compile(get("shared_tile").kernel_source().replace("sum += a * b", "sum += a / (b + 2)"))
+    run = gemm.run(kernel, gemm.Problem(32, 32, 32), on="cpu")
+    with pytest.raises(CourseError, match=r"could not be counted \(a branch depends on data\), .* among them\."):
+        measures.measure(words)(run)

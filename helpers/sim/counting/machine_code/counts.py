@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.errors import CourseError
 from helpers.sim.code import time_limit
 from helpers.sim.code.lines import cell_lines
+from helpers.sim.code.program import Op
 from helpers.sim.code.sass import SassInstruction, parse
+from helpers.sim.code.sass_opcodes import opcode_row
 from helpers.sim.counting import names, rules
 
 from .constants import cubin_constants, launch_constants
@@ -202,15 +204,38 @@ def _others_access(counts: InstructionCounts, totals: Mapping[str, int], scale: 
 _PLAIN = ("ld", "st")
 
 
-def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: float = 1.0, accesses: bool = False, cluster=None):
+def _doubtful(compiled, ops: Iterable[Op]) -> set[str]:
+    """Counters of arithmetic that the PTX cannot tell: ptxas made other instructions of some of it, or the same of something else. A
+    division is multiply-adds, and how many of them, its numbers decide; a product and a sum may have become one."""
+    function = parse(compiled.sass).get(compiled.symbol)
+    written, made = defaultdict(set), defaultdict(set)
+    for op in ops:
+        for kind in op.counters:
+            written[kind].add(op.ptx_line)
+    for i in function.instructions if function else ():
+        if i.row.thread_op:
+            made[i.row.thread_op].add(i.ptx_line)
+    return {names.threads(kind) for kind in (*written, *made) if written[kind] != made[kind]}
+
+
+def _without(unknown: Container[str], totals: Mapping[str, int], by_line: Mapping[int, Mapping[str, int]]):
+    """(totals, by line) without these counters."""
+    if not unknown:
+        return totals, by_line
+    lines = {line: {name: value for name, value in mine.items() if name not in unknown} for line, mine in by_line.items()}
+    return {name: value for name, value in totals.items() if name not in unknown}, lines
+
+
+def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: float = 1.0, accesses: bool = False, cluster=None, ops=()):
     """(totals, by line, why not): counters of a PTX-level run with those of the machine code put in their place.
 
     totals, by_line: as `Outcome` has them; they are not changed. Counters that the SASS decides (instructions executed, in
     all and per opcode; threads of FFMA and its like; with accesses=True the memory counters too) replace those of the same
     name and are added where there were none. If the SASS cannot tell, or not in time, both come back as they were, with the
-    reason.
-    blocks, scale: the blocks that were run, and what their counters were multiplied by. cluster: blocks per cluster.
+    reason, but for arithmetic of which the PTX cannot tell either.
+    blocks, scale: the blocks that were run, and what their counters were multiplied by. cluster: blocks per cluster. ops: the PTX.
     """
+    readable = True
     try:
         counts, why = instruction_counts(compiled, grid, block, args, blocks=blocks, accesses=accesses, cluster=cluster)
         if counts is not None and not accesses and _others_access(counts, totals, scale):
@@ -219,10 +244,15 @@ def refine(totals, by_line, compiled, grid, block, args, blocks=None, scale: flo
     except time_limit.TimeIsUp:
         counts, why = None, "the time of the launch was over before they were counted"
     except CourseError as error:  # the machine code cannot be read here
-        counts, why = None, error.message
+        counts, why, readable = None, error.message, False
     if counts is None:
-        return totals, by_line, why
+        return *_without(_doubtful(compiled, ops) if readable else (), totals, by_line), why
     exact, lines = counters(counts, compiled)
+    open_ones = {
+        names.threads(row.thread_op) for row in map(opcode_row, counts.by_opcode) if row.thread_op and row.name not in counts.threads
+    }
+    if open_ones:
+        totals, by_line = _without(open_ones & _doubtful(compiled, ops), totals, by_line)
     if not accesses:
         exact, lines = names.without_l2(exact), {line: names.without_l2(mine) for line, mine in lines.items()}
     totals = {name: 0 if name in _BY_INSTRUCTION else value for name, value in totals.items()}

@@ -13,7 +13,7 @@ import pytest
 
 from helpers.sim import Budget, simulate
 from helpers.sim.code import time_limit
-from helpers.sim.counting import machine_code
+from helpers.sim.counting import machine_code, names
 from helpers.toolchain.compile import compile_source
 from tests.sim.counting import probes
 
@@ -66,6 +66,38 @@ def test_a_branch_on_data_is_not_guessed():
     assert counts is None and "data" in why
     before, lines = {"ptx_instructions": 7}, {1: {"ptx_instructions": 7}}
     assert machine_code.refine(before, lines, compiled, (1,), (32,), [np.zeros(32, np.int32)] * 2) == (before, lines, why)
+
+
+@pytest.mark.parametrize(
+    ("body", "types", "unknown"),
+    [
+        ("c[i] = a[i] / b[i];", "float", {"ffma"}),  # of its numbers depends whether it calls what is for rare ones
+        ("c[i] = sqrtf(a[i]);", "float", {"ffma", "fmul"}),
+        ("c[i] = a[i] / b[i];", "double", {"ffma", "fadd"}),  # on its way it looks at an exponent as at a float
+        ("c[i] = a[i] / b[i];", "long long", set()),
+        ("for (int k = 0; k < a[i]; k++) s += b[k] * b[i]; c[i] = s;", "float", set()),
+        ("for (int k = 0; k < a[i]; k++) s += __expf(b[k] * b[i]); c[i] = s;", "float", {"fmul"}),  # one of them is within __expf
+    ],
+)
+def test_arithmetic_that_neither_ptx_nor_machine_code_can_tell_is_left_out(body, types, unknown):
+    """Where the machine code's way depends on data, what the PTX says of multiply-adds stands only if ptxas made the same of them."""
+    compiled = compile_source(
+        f'extern "C" __global__ void k(const {types}* a, const {types}* b, {types}* c) {{ int i = threadIdx.x; {types} s = 0; {body} }}'
+    )
+    dtype = {"float": np.float32, "double": np.float64, "long long": np.int64}[types]
+    outcome = simulate(compiled, (1, 1, 1), (32, 1, 1), [np.full(32, 3, dtype), np.arange(3, 35, dtype=dtype), np.zeros(32, dtype)])
+    assert "depends on data" in outcome.uncounted
+    assert {op for op in ("ffma", "fadd", "fmul") if names.threads(op) not in outcome.counters} >= unknown
+    assert (names.threads("ffma") in outcome.counters) == ("ffma" not in unknown)
+    if "b[k] * b[i]; c" in body:
+        assert outcome.counters[names.threads("ffma")] == 3 * 32 == outcome.by_line[1][names.threads("ffma")]
+    assert not any(name in line for line in outcome.by_line.values() for name in map(names.threads, unknown))
+
+
+def test_integer_divisions_are_counted():
+    compiled = compile_source('extern "C" __global__ void k(const int* a, int* c, int n) { c[threadIdx.x] = a[threadIdx.x] / n % 7; }')
+    outcome = simulate(compiled, (1, 1, 1), (32, 1, 1), [np.ones(32, np.int32), np.zeros(32, np.int32), 5])
+    assert outcome.uncounted == "" and outcome.counters[names.threads("ffma")] == 0 and outcome.counters[names.opcode("MUFU")] == 1
 
 
 def test_a_store_at_an_address_from_memory_is_left_out_not_guessed():
