@@ -32,6 +32,7 @@ from .overlap import (  # noqa: F401 - all that can be asked of a run can be ask
     copies_at_a_time,
     copies_per_pair,
     ends_of_a_tile,
+    matrix_instructions_behind_copies,
     multiply_adds_behind_a_tile,
     multiply_adds_behind_copies,
     multiply_adds_behind_loads,
@@ -81,8 +82,11 @@ def _need_run(run) -> None:
 
 @explained
 def count(run, name: str) -> int:
-    """A counter of the run, 0 if the kernel did nothing of that kind."""
+    """A counter of the run, 0 if the kernel did nothing of that kind. Raises CourseError where data decide it: the turns of an atomic
+    operation that is a loop in the machine code, say."""
     _need_run(run)
+    if name in run.outcome.unknown:
+        raise _not_counted(run, name)
     return int(run.counters.get(name, 0))
 
 
@@ -230,9 +234,6 @@ def multiply_adds(run) -> float:
     """Fused multiply-adds of float32 in whole warps: 32 threads' are one, as for every other instruction here. Raises CourseError where
     how many there are is not known: those of a division, say, of which data decide.
     """
-    _need_run(run)
-    if names.threads("ffma") not in getattr(run, "run", run).counters:
-        raise _not_counted(run, "the multiply-adds")
     return count(run, names.threads("ffma")) / WARP
 
 
@@ -241,13 +242,15 @@ def _executed(run, *opcodes: str) -> int:
     machine code were not counted."""
     _need_run(run)
     if run.outcome.uncounted:
-        raise _not_counted(run, f"the {' and '.join(opcodes)}" if opcodes else "all of them")
+        raise _not_counted(run, f"how many {' and '.join(opcodes) or 'of them'} are executed")
     return sum(count(run, names.opcode(opcode)) for opcode in opcodes) if opcodes else count(run, names.INSTRUCTIONS)
 
 
 def _not_counted(run, what: str) -> CourseError:
     why = names.in_words(run.outcome.uncounted)
-    return CourseError(f"The machine instructions of this kernel could not be counted{f' ({why})' if why else ''}, {what} among them.")
+    return CourseError(
+        f"The machine instructions of this kernel could not be counted{f' ({why})' if why else ''}, and so is not known: {what}."
+    )
 
 
 @explained
@@ -339,7 +342,7 @@ def barriers_per_warp(run) -> float:
     if run.kernel.compiled.estimate:
         return float(np.count_nonzero(run.trace.barriers["kind"] == "sync")) / _warps(run)
     if names.INSTRUCTIONS not in run.counters:
-        raise CourseError("The machine instructions of this kernel could not be counted, so its barriers are not known.")
+        raise _not_counted(run, "how many barriers its warps come to")
     if (came := names.opcode_threads("BAR")) in run.counters:
         return count(run, came) / (math.prod(run.grid) * math.prod(run.block))
     return count(run, names.opcode("BAR")) / _warps(run)
@@ -515,6 +518,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"copies at a time", copies_at_a_time),
     (r"multiply-adds behind a tile's loads", multiply_adds_behind_a_tile),
     (r"multiply-adds between a copy and its wait", multiply_adds_behind_copies),
+    (r"matrix instructions between a copy and its wait", matrix_instructions_behind_copies),
     (r"shared loads at a time", shared_loads_at_a_time),
     (r"bank conflicts of shared loads", shared_load_conflicts),
     (r"bank conflicts of shared stores", shared_store_conflicts),
@@ -624,7 +628,8 @@ def _lines_of(run, array: str) -> set[int]:
 
 
 _ORDERED = (
-    copies_at_a_time, multiply_adds_behind_a_tile, multiply_adds_behind_copies, multiply_adds_of_a_warp, shared_loads_at_a_time,
+    copies_at_a_time, matrix_instructions_behind_copies, multiply_adds_behind_a_tile, multiply_adds_behind_copies,
+    multiply_adds_of_a_warp, shared_loads_at_a_time,
 )  # fmt: skip
 _TRACED = (barriers_per_fill, barriers_passed, bulk_copies_of_a_block, stages_at_a_time, *_ORDERED)  # of what is not about an array
 

@@ -5,7 +5,7 @@ Places in the order of execution are compared; nothing here is time. `measures` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -95,10 +95,20 @@ def multiply_adds_behind_copies(run) -> float:
 
     Raises CourseError where no loop starts copies, or unless the run was traced with TraceFilter(math=True).
     """
+    return _behind_copies(run, _multiply_adds_of)
+
+
+def matrix_instructions_behind_copies(run) -> float:
+    """The same of the matrix instructions of warps, `mma`."""
+    return _behind_copies(run, _matrix_instructions_of)
+
+
+def _behind_copies(run, computed_in: Callable[[Any], np.ndarray]) -> float:
+    """What a warp computes between a copy and its wait, as `multiply_adds_behind_copies` has it. computed_in: the places of what counts."""
     fewest = []
     for trace in _warps_of(run):
         copies, barriers = _copies(trace)
-        computed = np.sort(_multiply_adds_of(trace))
+        computed = np.sort(computed_in(trace))
         commits = trace.barriers["order"][trace.barriers["kind"] == "commit"]
         under_way, closed, behind = np.sort(copies), 0, []  # copies that no wait has been for; groups that such are in
         for kind, order in sorted(zip(trace.barriers["kind"].tolist(), trace.barriers["order"].tolist(), strict=True), key=lambda e: e[1]):
@@ -146,6 +156,17 @@ def _multiply_adds_of(trace: Any) -> np.ndarray:
     if not len(found):
         raise CourseError("The run's trace has no multiply-adds.")
     return found
+
+
+def _matrix_instructions_of(trace: Any) -> np.ndarray:
+    """The same of its matrix instructions."""
+    found = trace.math["order"][np.isin(trace.math["opclass"], _MATRIX)]
+    if not len(found):
+        raise CourseError("The run's trace has no matrix instructions.")
+    return found
+
+
+_MATRIX = ("HMMA", "IMMA", "MMA")
 
 
 def _warps_of(run) -> Iterator[Any]:

@@ -81,7 +81,8 @@ LONG = 3.0  # seconds of a run after which it says why it was slow
 class Outcome:
     """What a launch did. estimate: access widths are those of the PTX, because there was no SASS to read.
 
-    uncounted: why the counters of executed machine instructions are missing, "" when they are there. globals_after: what the
+    uncounted: why the counters of executed machine instructions are missing, "" when they are there. unknown: counters that the PTX would
+    have been wrong on besides, and which are missing, too. globals_after: what the
     launch left in the kernel's global variables, None if it changed none of them. engine: "numpy",
     "native", or "slice" where nothing was run and `counting.machine_code` counted. engine_reason: why "numpy" where "native"
     was free to be chosen, with the instruction and its line if it is one's. hints: sentences about what may explain a wrong result.
@@ -99,6 +100,7 @@ class Outcome:
     engine: str = "numpy"
     engine_reason: str = ""
     uncounted: str = ""
+    unknown: frozenset[str] = frozenset()
     globals_after: bytes | None = None
     hints: tuple[str, ...] = ()
 
@@ -307,9 +309,10 @@ def _simulate(
         launch.memory.copy_back()
     left = bytes(launch.memory.bytes[: len(program.image)])
     scale = total / wanted if wanted else 1.0
-    counters, by_line, uncounted = ({}, {}, "")
+    counters, by_line, uncounted, unknown = ({}, {}, "", frozenset())
     if launch.counting:
         counters, by_line = launch.counting.results(scale)
+        of_ptx = frozenset(counters)
         if getattr(compiled, "cubin", b""):
             placed = [_placed(value, memory) for value in args]
             counters, by_line, uncounted = machine_code.refine(
@@ -325,6 +328,7 @@ def _simulate(
                 accesses=estimate or _only_sass_tells(compiled, program),
                 ops=program.ops,
             )
+            unknown = of_ptx - counters.keys()
     trace = None
     if launch.recorder is not None:
         allocations = [*memory.allocations, *_shared_allocations(program, launch)]
@@ -332,8 +336,8 @@ def _simulate(
     return Outcome(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time_limit.now() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
-        engine=engine, engine_reason=engine_reason, uncounted=uncounted, globals_after=None if left == placed_image else left,
-        hints=tuple(findings.hints),
+        engine=engine, engine_reason=engine_reason, uncounted=uncounted, unknown=unknown,
+        globals_after=None if left == placed_image else left, hints=tuple(findings.hints),
     )  # fmt: skip
 
 

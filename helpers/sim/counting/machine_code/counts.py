@@ -205,8 +205,8 @@ _PLAIN = ("ld", "st")
 
 
 def _doubtful(compiled, ops: Iterable[Op]) -> set[str]:
-    """Counters of arithmetic that the PTX cannot tell: ptxas made other instructions of some of it, or the same of something else. A
-    division is multiply-adds, and how many of them, its numbers decide; a product and a sum may have become one."""
+    """Counters that the PTX cannot tell: of arithmetic, where ptxas made other instructions of some of it, or the same of something else (a
+    division is multiply-adds, and how many of them, its numbers decide; a product and a sum may have become one), and `_repeated`."""
     function = parse(compiled.sass).get(compiled.symbol)
     written, made = defaultdict(set), defaultdict(set)
     for op in ops:
@@ -215,7 +215,23 @@ def _doubtful(compiled, ops: Iterable[Op]) -> set[str]:
     for i in function.instructions if function else ():
         if i.row.thread_op:
             made[i.row.thread_op].add(i.ptx_line)
-    return {names.threads(kind) for kind in (*written, *made) if written[kind] != made[kind]}
+    arithmetic = {names.threads(kind) for kind in (*written, *made) if written[kind] != made[kind]}
+    return arithmetic | (_repeated(function.instructions) if function else set())
+
+
+def _repeated(instructions: Sequence[SassInstruction]) -> set[str]:
+    """Counters of memory that one instruction of the PTX reaches again and again: ptxas makes a loop of an atomic operation that the
+    hardware has not, which loads, compares and exchanges until nobody came between."""
+    loops = [(i.target, i.index) for i in instructions if i.target is not None and i.target <= i.index]
+    inner = [instructions[first : last + 1] for first, last in loops]
+    lines = {body[-1].ptx_line for body in inner if len({i.ptx_line for i in body}) == 1}
+    found: set[str] = set()
+    for i in instructions:
+        if i.row.space and i.ptx_line is not None and i.ptx_line in lines:
+            found.add(names.executed(i.row.executed_as or f"shared_{i.row.op}"))
+            for space in ("global", "shared", "local") if i.row.space == "generic" else (i.row.space,):
+                found.update(charged_counters(SiteAccess(space, i.row.op), i))
+    return found
 
 
 def _without(unknown: Container[str], totals: Mapping[str, int], by_line: Mapping[int, Mapping[str, int]]):
