@@ -29,6 +29,7 @@ _APART = 64  # elements of K where blocks far apart show that their tiles are
 _NOT_ASKED = "not asked of blocks that share tiles of C, which leave their sums to each other in device memory."
 _SPACES = frozenset({"global", "shared", "cluster"})
 _IN_ORDER = 128  # elements of K in which the order of copies, loads and multiply-adds shows
+_OF_MATRICES = 512  # the same of kernels for tensor cores, whose rings of tiles are deeper
 _ALIKE = 0.05  # blocks are alike that differ by less
 _COUNTED = (names.INSTRUCTIONS, names.requests("global", "ld"), names.sectors("global", "ld"), names.requests("global", "st"))
 
@@ -96,7 +97,7 @@ def _too_many(run: Run) -> str:
 
 def _first_block(kernel: Kernel) -> Run:
     """The first block's part of a product of one tile, traced with its multiply-adds: the order of what it does is the same in all."""
-    problem = gemm.problem_for(kernel, *gemm.geometry(kernel).tile, _IN_ORDER)
+    problem = gemm.problem_for(kernel, *gemm.geometry(kernel).tile, _OF_MATRICES if kernel.compiled.matrix_types else _IN_ORDER)
     trace = TraceFilter(spaces=_SPACES, math=True)
     return gemm.run(kernel, problem, on="cpu", counters=False, findings=False, blocks=(0,), trace=trace)
 

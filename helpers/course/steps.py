@@ -315,6 +315,7 @@ STEPS: tuple[Step, ...] = (
             expect("barriers per warp <= 1/32 K + 2"),
             expect("bank conflicts of shared loads == 0"),
             expect("bank conflicts of shared stores == 0"),
+            expect("matrix instructions between a copy and its wait >= 8"),
         ),
     ),
     Step(
@@ -332,6 +333,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared loads per result == 0"),
             expect("shared stores per result == 0"),
             expect("sectors per store of C == 8"),
+            expect("stages at a time >= 2"),
         ),
     ),
     Step(
@@ -348,6 +350,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared stores per result <= 1/4"),
             expect("global stores == 0", of_whole_tiles=True),
             expect("bank conflicts of shared stores == 0"),
+            expect("stages at a time >= 2", of_whole_tiles=True),
         ),
     ),
     Step(
@@ -361,6 +364,7 @@ STEPS: tuple[Step, ...] = (
             expect("shared loads per result == 0"),
             expect("shared stores per result == 0"),
             expect("global loads per result <= 2"),
+            expect("stages at a time >= 2"),
         ),
     ),
     Step(
@@ -379,6 +383,7 @@ STEPS: tuple[Step, ...] = (
             expect("global stores == 0"),
             expect("bank conflicts of shared loads == 0"),
             expect("bank conflicts of shared stores == 0"),
+            expect("stages at a time >= 2"),
         ),
     ),
     Step(

@@ -18,6 +18,7 @@ from helpers.course.steps import STEPS, get
 from helpers.errors import CourseError
 from helpers.run import gemm
 from helpers.run.own_products import counted_size
+from helpers.sim import TraceFilter
 from helpers.sim.code import elf
 from helpers.sim.counting import names
 from tests.course import cheats
@@ -425,3 +426,26 @@ def test_an_atomic_operation_that_is_a_loop_is_not_counted_as_one_instruction():
             else:
                 with pytest.raises(CourseError, match="a branch depends on data"):
                     measures.measure(words)(run)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", 192),
+        ("constexpr int STAGES = 4;", "constexpr int STAGES = 2;", 64),
+        ("stages[now], k0 + STAGES * BK);", "stages[now], k0 + STAGES * BK); commit(); wait<0>();", 0),
+    ],
+)
+def test_copies_hide_behind_matrix_instructions_or_are_waited_for_at_once(old, new, found):
+    step = get("mma_sync")
+    kernel = helpers.compile(step.kernel_source().replace(old, new), entry=step.entry, arch=step.target())
+    problem = gemm.problem_for(kernel, *gemm.geometry(kernel).tile, 512)
+    run = gemm.run(kernel, problem, on="cpu", counters=False, findings=False, blocks=(0,), trace=TraceFilter(math=True))
+    expectation = next(each for each in step.expect if "between a copy" in each.text)
+    assert expectation.of_order and expectation.judge(run).yours == found and expectation.judge(run).ok == (found > 0)
+
+
+@pytest.mark.parametrize("slug", ["tma_wgmma", "warp_specialized", "fp32_on_tensor_cores", "fp8"])
+def test_steps_that_copy_in_bulk_promise_more_than_a_stage_at_a_time(slug):
+    (promised,) = [each for each in get(slug).expect if each.text == "stages at a time"]
+    assert promised.at_least == 2 and promised.of_array
