@@ -430,13 +430,16 @@ def milliseconds(need: Demand, gpu: GPU, constants: Constants) -> float:
     return cycles(need, gpu, constants)[0] / (gpu.clock_mhz * 1e3) + constants.launch_microseconds / 1e3
 
 
+_NO_FLOAT64 = "they compute on float32, and this one on float64"
+
+
 def _unlike(need: Demand) -> str:
     """Why the errors on recorded kernels say nothing of this one, as the end of a sentence."""
     like = _class_by_unit(need)
     if like and (more := mixes.unlike(like, need.mix)):
         return more
-    if not need.in_signature:
-        return "they were launched as products, in the course's signature"
+    if not need.in_signature:  # of float64 there is none in any signature
+        return _NO_FLOAT64 if not like else "they were launched as products, in the course's signature"
     if need.matrix_types:
         return "they computed on FP32 lanes and this one does on tensor cores; a real time will rather be longer"
     if kernel_class(need) == SPILLS:

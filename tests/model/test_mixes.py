@@ -77,6 +77,12 @@ def test_what_is_not_counted_is_judged_by_the_machine_code(step):
     assert found and not mixes.unlike(predict.TENSOR_CORES, found)
 
 
+def test_of_float64_nothing_is_recorded_in_any_signature():
+    kernel = helpers.compile('extern "C" __global__ void k(const double* x, double* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }')
+    got = kernel.launch((1,), (32,), [np.zeros(32), np.zeros(32)], on="cpu").predict("H200 SXM")
+    assert f"{UNKNOWN}{predict._NO_FLOAT64})" in got.error
+
+
 def test_where_no_instructions_were_counted_their_units_are_not_said_to_be_idle():
     source = steps.get("shared_tile").kernel_source().replace("sum += a * b", "sum += (long long)(a) % (long long)(b + 2)")
     kernel = helpers.compile(source)
