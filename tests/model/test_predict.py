@@ -286,7 +286,7 @@ def test_wide_tiles_and_shared_atomics_are_like_no_recorded_kernel():
     for source, said in (
         (tiled, "kernels like this one (tiles in shared memory)"),
         (wide, "convert no float64"),
-        (added, "without atomic"),
+        (added, "are atomic operations on shared memory"),  # a loop in the machine code: known as written alone
     ):
         kernel = helpers.compile(source)
         text = gemm.count(kernel, gemm.problem_for(kernel, 1024, 1024, 1024)).predict().error
