@@ -28,6 +28,11 @@ def test_shares_are_of_all_instructions():
     assert not mixes.unlike(predict.OTHERS, divides | {"atomic operations on device memory": 0.02}), "so does one on record"
 
 
+@pytest.mark.parametrize("share", [0.028, 0.05, 0.068, 0.164, 0.19, 0.321, 0.487])
+def test_what_spills_is_like_the_recorded_ones_that_do(share):
+    assert not mixes.unlike(predict.SPILLS, {"accesses of local memory": share})
+
+
 @pytest.mark.parametrize(
     ("inner", "what"),
     [
