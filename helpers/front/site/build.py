@@ -230,7 +230,8 @@ def validation() -> Page:
         "predicted / measured − 1. The runs of the groups that are called fitted were used to fit the model, the others were not.</p>"
         + _table(["group", "runs", "mean size of the error", "largest", "bias"], summary, left=1)
         + f"<p>Warp states beside those that Nsight Compute sampled: of {states['launches']} launches, "
-        f"{states['within_ten_points']} within ten points, {states['two_largest']} with the same two largest.</p>"
+        f"{states['within_ten_points']} within ten points, {states['two_largest']} with the same two largest, "
+        f"{states['two_largest_or_tied']} with two that are the largest to within two points.</p>"
         '<h2 id="runs">Run by run</h2>'
         + _table(["run", "class", "measured, ms", "predicted, ms", "error", "fitted"], runs, left=2)
     )  # fmt: skip

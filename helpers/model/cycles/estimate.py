@@ -224,6 +224,9 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     if run.problem.get("problem") is None:
         memory = device_memory(run)
         launch = replace(launch, new=memory.new, kept=memory.read + memory.written <= gpu.l2_bytes)
+    else:
+        matrices = sum(value.nbytes for value in run.arguments if getattr(value, "ndim", 0))
+        launch = replace(launch, beyond=max(0.0, 1 - gpu.l2_bytes / max(1, matrices)))
     return launch, ""
 
 
@@ -317,7 +320,7 @@ class _Launch:
     """What all turns of a launch have in common. each: warp instructions of a block, None where they were not counted. resident: blocks
     that share a multiprocessor. most: blocks that the busiest one has, one after the other; blocks: in all, of those that do not end at
     once. new: the part of what it fetches that nobody fetched before, where it is no product of the course. kept: all of its data stays in
-    L2 from one launch to the next."""
+    L2 from one launch to the next. beyond: the part of a product's matrices that L2 has no room for."""
 
     path: BlockPath
     code: Sequence[Scheduled]
@@ -330,17 +333,19 @@ class _Launch:
     blocks: int
     new: float = 0.0
     kept: bool = False
+    beyond: float = 0.0
 
     @property
     def far(self) -> Away:
-        """Where its data are if launches of it follow each other."""
-        return Away(new=0.0 if self.kept else self.new)
+        """Where its data are if launches of it follow each other: those of a product in L2, as far as it has room for its matrices."""
+        return Away(every=self.chip["latency.beyond"] * self.beyond, new=0.0 if self.kept else self.new)
 
     @property
     def first_far(self) -> Away:
         """Where they are in a launch that finds L2 overwritten. Blocks that have a multiprocessor each ask for a new tile at the same time;
         of others one comes first, and brings it for all."""
-        return Away(self.chip["latency.device"] * (1 - self.new) if self.most == 1 else 0.0, self.new)
+        every = self.chip["latency.device"] * (1 - self.new) if self.most == 1 else 0.0
+        return Away(max(every, self.far.every), self.new)
 
     def simulated(self, resident: int, away: Away, watched: bool = False) -> _Turn:
         """One turn of `resident` blocks, whose data are so far away. watched: keep what every warp does."""

@@ -200,6 +200,7 @@ class Multiprocessor:
         self.enter = chip["load_store.enter"]
         self.lag, self.register = chip["registers.lag"], chip["registers.each"]
         self.wavefront = chip["load_store.wavefront"]
+        self.result, self.branch = chip["load_store.result"], chip["code.branch"]
         self.arrival = chip["barrier.arrival"]
         self.release = chip["barrier.release"]
         self.between_loads = chip["load_store.between_loads"]
@@ -275,6 +276,8 @@ class Multiprocessor:
         if step.line != warp.line:
             warp.line = step.line
             warp.fetched = self.code.when(step.line, warp.last)
+        if warp.position and step.index != warp.steps[warp.position - 1][0].index + 1 and warp.base + self.branch > warp.fetched:
+            warp.fetched = warp.base + self.branch
         if warp.fetched > ready:
             ready, warp.why = warp.fetched, _NO_INSTRUCTION
         for board in step.waits:
@@ -545,7 +548,7 @@ class Multiprocessor:
         port = self.between_loads
         if step.kind == SHARED:
             taken = max(self.request, cost.wavefronts * self.wavefront if cost is not None else 1.0)
-            there = begun + step.latency + taken - 1
+            there = begun + step.latency + self.result * (taken - 1)
             if cost is not None and step.result < 0:
                 port = self.between_stores + self.store_word * step.words
             else:

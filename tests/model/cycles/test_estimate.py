@@ -142,7 +142,8 @@ def test_an_array_whose_index_is_known_late_is_slow_though_its_instructions_are_
     late = kernel.compile(edited(step.kernel_source(), {loop: loop.replace("unroll", "unroll 1")}, step.name), entry=step.entry)
     got = gemm.count(late, gemm.problem_for(late, 1024, 1024, 1024)).predict("H200 SXM")
     assert got.from_counters and got.tflops < 3 and got.limiter.startswith("L2 (stores to local memory")
-    assert got.error.startswith("From the counters alone, since one block takes too many instructions. None of the kernels on which that ")
+    whys = ("one block takes too many instructions", "how many instructions run is not known")  # which a slow machine has no time to count
+    assert got.from_counters in whys and got.error.startswith(f"From the counters alone, since {got.from_counters}. None of the kernels ")
     assert got.error.endswith("is like this one (they keep little in local memory), so the error is unknown.")
 
 
@@ -160,7 +161,8 @@ def test_the_claims_hold(table):
     """Of what took no part in choosing any figure."""
     assert table["steps_at_other_sizes"]["runs"] >= 40 and table["other_constants"]["runs"] >= 60
     assert table["search"]["runs"] >= 70 and table["states"]["launches"] == 30
-    assert table["states"]["two_largest"] >= 20 and table["states"]["within_ten_points"] >= 22, "the picture of warp states says so"
+    assert table["states"]["two_largest"] >= 20 and table["states"]["within_ten_points"] >= 26, "the picture of warp states says so"
+    assert table["states"]["two_largest_or_tied"] >= 25
     for group in ("steps_at_other_sizes", "other_constants", "search"):
         assert table[group]["mean"] <= 0.06 and table[group]["worst"] <= 0.25, group
     assert table[validate.SPILLING]["runs"] >= 12 and table[validate.SPILLING]["mean"] <= 0.07 and table[validate.SPILLING]["worst"] <= 0.2
@@ -216,6 +218,25 @@ def test_what_is_not_in_l2_takes_as_much_longer_as_was_measured(slug, microsecon
     more than was measured."""
     first, later = (estimate(counted(slug, 1024), H200, {"launch.batch": batch, "code.first_line": 0})[0].cycles for batch in (0, 1e9))
     assert (first - later) / H200.clock_mhz == pytest.approx(microseconds, rel=0.15, abs=0.5)
+
+
+def test_a_product_that_l2_has_no_room_for_waits_longer_for_its_data():
+    """Of 192 MB L2 holds a quarter, of 12 MB all."""
+    for size, longer in ((1024, False), (4096, True)):
+        run = counted("coalesced", size)
+        near, far = (estimate(run, hardware.gpu("H200 SXM"), {"latency.beyond": beyond})[0] for beyond in (0, 150))
+        assert (far.cycles > 1.005 * near.cycles) == longer and (far.cycles == near.cycles) != longer
+
+
+def test_two_states_that_one_more_sampling_could_exchange_are_a_tie():
+    def tried(states):
+        case = validate.TimedRun("02_coalesced", "", "coalesced", 1024, 1.0, True)
+        return validate.Tried(case, 1.0, "", "", states)
+
+    seen = {("02_coalesced", 1024): {"selected": 0.3, "wait": 0.25, "barrier": 0.235, "lg throttle": 0.2}}
+    for second, same, tied in (("wait", 1, 1), ("barrier", 0, 1), ("lg throttle", 0, 0)):
+        found = validate.compared([tried({"selected": 0.4, second: 0.3})], seen)
+        assert (found["two_largest"], found["two_largest_or_tied"]) == (same, tied)
 
 
 def test_of_the_launches_that_are_timed_together_the_first_finds_nothing_in_l2():

@@ -59,7 +59,7 @@ def test_register_banks_cost_what_was_measured(fetched, expected):
 
 def test_what_a_warp_kept_to_reuse_is_lost_to_the_next_warp():
     kept = replace(FFMA, even=1, odd=1, all_even=2, all_odd=1)
-    assert per_instruction([kept] * 64) == pytest.approx(1, abs=0.02)
+    assert per_instruction([kept] * 64) == pytest.approx(1 + H200["code.branch"] / 64, abs=0.02)
     parting = replace(kept, stall=2)  # the other warp of the sub-partition comes between
     assert per_instruction([parting] * 64, warps=8) == pytest.approx(2, abs=0.05)
 
@@ -92,8 +92,8 @@ SHARED_STREAMS = {  # name -> (instruction, with the stall count that the assemb
 def streamed(step, wavefronts, warps, working=-1):
     """Cycles for each instruction of a warp, of 16 in a row."""
     costs = dict.fromkeys(range(16), AccessCost(warps, wavefronts, 0.0, 0.0))
-    few, many = (ran([step] * 16, warps, count, costs, working=working).cycles for count in (4, 8))
-    return (many - few) / 64
+    few, many = (ran([step] * 16, warps, count, costs, working=working).cycles for count in (8, 16))
+    return (many - few) / 128
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,29 @@ def test_nothing_is_issued_while_an_instruction_waits_for_its_registers():
 
 def test_after_an_instruction_that_keeps_the_dispatcher_no_warp_issues():
     wide = replace(PLAIN, pipe="fmaheavy", busy=4.0, dispatch=H200["dispatch.wide"])
-    code = [wide, replace(FFMA, index=1), replace(PLAIN, index=2)]
-    run = Multiprocessor(code, [Visit(0, 3, (1 << 32) - 1, {})] * 60, 32, 1, H200).run()
+    code = [replace(step, index=k) for k, step in enumerate([wide, FFMA, PLAIN] * 60)]
+    run = Multiprocessor(code, [Visit(0, len(code), (1 << 32) - 1, {})], 32, 1, H200).run()
     issued = 8 * 60 * (H200["dispatch.wide"] + 2)
     assert run.cycles == pytest.approx(issued, rel=0.03)
     waited = sum(row[WarpState.DISPATCH_STALL] for row in run.rest.values())
     assert waited > 0.25 * 32 * run.cycles, "whoever could issue is in the state of a dispatch stall"
+
+
+def test_a_warp_waits_behind_a_branch_that_is_taken_while_others_go_on():
+    """Loops of 512 FFMA, of one warp of each sub-partition and of two: kernels/LOG.md, run 25."""
+    alone, two = (512 * per_instruction([FFMA] * 512, warps, repeat=2) * (warps // 4) for warps in (4, 8))
+    assert alone == pytest.approx(512 + H200["code.branch"], abs=4) and two < 2 * 512 + H200["code.branch"]
+    done = ran([FFMA] * 64, 4, 8)
+    assert sum(row[WarpState.NO_INSTRUCTION] for row in done.rest.values()) >= 4 * 7 * (H200["code.branch"] - 1)
+
+
+@pytest.mark.parametrize(("words", "wavefronts", "expected"), [(1, 1, 23), (1, 2, 25), (1, 32, 85), (2, 2, 26), (4, 4, 32), (4, 2, 28)])
+def test_the_result_of_a_shared_load_comes_two_cycles_later_for_each_wavefront(words, wavefronts, expected):
+    """One load of one warp, and who waits for it: kernels/LOG.md, run 25."""
+    load = replace(PLAIN, kind=SHARED, result=0, latency=22.0 + words, words=words)
+    code = [load, replace(FFMA, index=1, waits=(0,))]
+    run = Multiprocessor(code, [Visit(0, 2, 1, {0: AccessCost(1, wavefronts, 0.0, 0.0)})], 1, 1, H200).run()
+    assert run.rest[1][WarpState.SHORT_SCOREBOARD] + run.rest[1][WarpState.WAIT] == pytest.approx(expected - 1, rel=0.05)
 
 
 def test_a_warp_that_is_alone_loses_nothing_by_giving_way():
