@@ -14,7 +14,7 @@ from helpers.element_types import element_type
 from helpers.sim.code.sites import AccessKind
 
 from .differences import line_of_16_bits
-from .geometry import geometry, is_fused
+from .geometry import geometry, is_fused, tensor_maps
 from .kernel import Kernel
 from .own_products import COUNTED_SIZE, counted_size, fitted, program_of, takes_batch, types
 from .passes import pieces
@@ -67,7 +67,8 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     fewer of these instead, see `_multiprocessors`), with half of a step of 64 along K, and in two rows of tiles where the source speaks
     of panels; any small one, of FP32 with rows and columns of other magnitudes; of 16-bit results one with few products in a sum and an
     alpha of all of FP32's bits; whole tiles and whole steps along K, one step and
-    several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these; two rows and
+    several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these, and the same
+    with a row, a column or a k less, for what these ways ask (of a kernel with tensor maps they ask nothing); two rows and
     two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
     types with room for them; alpha and beta `near_special_factors`; a batch, of a kernel that takes one; of a kernel whose slices share
     a tile the `neighbours`; blocks of a
@@ -113,6 +114,15 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         for depth in depths
     ]  # fmt: skip
 
+    deeper = (step or 64) * any_of(5, 6)  # enough for rings of tiles to be full
+    less: list[Problem] = [] if tensor_maps(kernel) else [
+        one(
+            max(1, rows - m), max(1, across_cluster - n), deeper - k, seed=seeds[1] + 1 + place, pad_a=k + vector * any_of(0, 1),
+            pad_b=n + vector * any_of(0, 1), pad_c=n + vector * any_of(0, 1),
+        )
+        for place, (m, n, k) in enumerate(((1, 0, 0), (0, 1, 0), (0, 0, 1)))
+    ]  # fmt: skip
+
     def cut(extent: int, at_most: int, unit: int = 1) -> int:  # whole units of a tile, and not all of it
         return unit * any_of(1, max(1, min(at_most, extent - 1) // unit))
 
@@ -151,6 +161,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         small,
         *_of_any_alpha(kernel, seeds[3] + 3),
         *whole,
+        *less,
         *ragged,
         *([scaled] if dtype in _WITH_ROOM else []),
         *near_special_factors(kernel, seeds[3] + 7),
@@ -262,6 +273,14 @@ def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
     )
 
 
+def of_any_result(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
+    """The same of C alone, of a kernel that stores its results by TMA: rows of whole vectors that begin at no multiple of 16 bytes."""
+    dtype, out_dtype = types(kernel)
+    vector = VECTOR // element_type(out_dtype).bytes
+    whole: dict[str, Any] = {"m": 20, "n": 7 * vector, "k": 5 * vector, "dtype": dtype, "out_dtype": out_dtype, "seed": seed}
+    return Problem(**whole, pad_c=1), ShiftedProblem(**whole, shifts=(0, 0, 1))
+
+
 def of_any_end(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
     """What such a kernel has to bear besides: products whose rows all begin at a multiple of 16 bytes, and end within a vector of them, of
     which all elements but one are there, half, or fewer. What follows in memory is NaN."""
@@ -278,19 +297,23 @@ def of_any_end(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
 
 
 def not_finite(kernel: Kernel, seed: int) -> tuple[NonFiniteProblem, ...]:
-    """What every kernel has to bear besides: NaN and infinity, in rows of whole vectors and in others. Who skips a product with 0, or
-    clamps a result, loses them. Of infinity a kernel without a maximum may make NaN where its results are not converted: it may add up what
-    its sums have lost, or multiply pieces of its numbers. None for types without them, and for kernels that state pieces."""
+    """What every kernel has to bear besides: NaN and infinity, in rows of whole vectors and in others, and with these in what C was
+    before. Who skips a product with 0, or clamps a result, loses them. Of infinity a kernel without a maximum may make NaN where its
+    results are not converted: it may add up what its sums have lost, or multiply pieces of its numbers. None for types without them, and
+    for kernels that state pieces."""
     dtype, out_dtype = types(kernel)
     if dtype not in _WITH_NAN or pieces(kernel):
         return ()
     or_nan = not (is_fused(kernel) or out_dtype in _OF_FEW_BITS)
     vector = VECTOR // element_type(dtype).bytes
-    shapes = (20, 7 * vector, 5 * vector, 0), (17, 23, 19, 3)
+    shapes = (20, 7 * vector, 5 * vector, 0, 1.0, 0.0), (17, 23, 19, 3, -1.5, 2.5)
     return tuple(
-        NonFiniteProblem(m, n, k, pad_a=pad, pad_b=pad, pad_c=pad, dtype=dtype, out_dtype=out_dtype, seed=seed + pad, or_nan=or_nan)
-        for m, n, k, pad in shapes
-    )
+        NonFiniteProblem(
+            m, n, k, alpha=alpha, beta=beta, pad_a=pad, pad_b=pad, pad_c=pad, dtype=dtype, out_dtype=out_dtype, seed=seed + pad,
+            or_nan=or_nan,
+        )
+        for m, n, k, pad, alpha, beta in shapes
+    )  # fmt: skip
 
 
 def beyond_16_bits(kernel: Kernel, seed: int) -> Problem:

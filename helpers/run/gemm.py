@@ -39,6 +39,7 @@ from .check_shapes import (
     not_finite,
     of_any_alignment,
     of_any_end,
+    of_any_result,
     step_along_k,
     takes_several,
 )  # fmt: skip
@@ -55,7 +56,7 @@ from .differences import (
     wrong_ones,
 )
 from .far_rows import far_apart, spread
-from .geometry import MOST_IN_TILE, geometry, taken_for_bias
+from .geometry import MOST_IN_TILE, geometry, taken_for_bias, tensor_maps
 from .geometry import Geometry as Geometry
 from .kernel import Kernel, Run, place
 from .own_products import MATRICES, fitted, problem_for, program_of, types
@@ -111,6 +112,8 @@ def check(
     if problems is None:
         seed = secrets.randbits(16) if seed is None else seed
         wide = (*of_any_alignment(kernel, seed), *of_any_end(kernel, seed)) if takes_several(kernel) else ()
+        if not wide and "map_C" in tensor_maps(kernel):
+            wide = of_any_result(kernel, seed)
         fixed, random = (
             [laid_out(kernel, problem) for problem in some]
             for some in (adversarial(geometry(kernel).tile, *types(kernel)), [*drawn(kernel, seed), *wide, *not_finite(kernel, seed)])
@@ -359,10 +362,10 @@ def _told(kernel: Kernel, cases: list[Case], explained: bool = False, clean: boo
             seen = _again(kernel, fitted(kernel, cases[place].problem))
             more = "" if seen.site is not None or not seen.known else f" No line has stored to it.{_left_of_tile(kernel)}"
             left_out = _left_out_of_k(kernel, cases) if clean and not explained else ""
-            more += seen.bits or left_out or _by_columns(kernel) or seen.padding
-            more = "" if explained else more
+            why = seen.bits or left_out or _by_columns(kernel) or seen.padding
+            message = cases[place].message + ("" if explained else more + why)
             line, calls = (None, ()) if seen.site is None else (seen.site.line, seen.site.calls)
-            cases[place] = replace(cases[place], line=line, calls=calls, message=cases[place].message + more)
+            cases[place] = replace(cases[place], line=line, calls=calls, message=message, explained=bool(why) and not explained)
     failed = [index for index, case in enumerate(cases) if case.message]
     if failed and all(cases[index].problem.near_special_factors() for index in failed):  # then they are the cause
         first = cases[failed[0]]

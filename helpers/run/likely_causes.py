@@ -115,8 +115,8 @@ def without_maximum(problem: Problem, before: Sequence[np.ndarray], c: np.ndarra
         return ""
     value, _ = replace(problem, fused=False).expected(*before)
     _, bound = problem.expected(*before)
-    value += problem.bias().astype(np.float64)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        value += problem.bias().astype(np.float64)
         held = np.abs(c[:, : problem.n].astype(np.float64) - value) <= bound
     if not held.all():
         return ""

@@ -504,11 +504,15 @@ class PositiveSample(_Positive, SampledProblem):
     """Blocks of such a product."""
 
 
+_NOT_FINITE = np.nan, np.inf, -np.inf
+
+
 @dataclass(frozen=True)
 class NonFiniteProblem(Problem):
-    """A product with NaN in a row of A and in a column of B, and infinity in another row of A. About half of what these are multiplied by
-    is 0, which makes NaN of infinity too. Infinity is no row's last element: who repeats that beside zeros of B, where K ends, is right on
-    numbers. or_nan: NaN is as good where C is infinite, as compensated sums have it, which take infinity from itself."""
+    """A product with NaN in a row of A and in a column of B, infinity and -infinity in other rows of A, and infinity in another column of
+    B. About half of what these are multiplied by is 0, which makes NaN of infinity too. Infinity is no row's last element: who repeats that
+    beside zeros of B, where K ends, is right on numbers. Of C before, where beta is not 0, and of a bias, an element each is NaN, infinity
+    and -infinity. or_nan: NaN is as good where C is infinite, as compensated sums have it, which take infinity from itself."""
 
     or_nan: bool = False
 
@@ -519,18 +523,44 @@ class NonFiniteProblem(Problem):
         rows, k = random.permutation(self.m), random.integers(0, self.k, 2)
         return (int(rows[0]), int(k[0])), (int(k[1]), int(random.integers(self.n))), (int(rows[1]), int(random.integers(self.k - 1)))
 
+    @property
+    def infinities(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Where -infinity is in A, and infinity in B: in other rows and columns than the `places`."""
+        random = np.random.default_rng(self.seed + 8)
+        row = next(int(row) for row in random.permutation(self.m) if row not in (self.places[0][0], self.places[2][0]))
+        column = next(int(column) for column in random.permutation(self.n) if column != self.places[1][1])
+        return (row, int(random.integers(self.k - 1))), (int(random.integers(self.k - 1)), column)
+
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         a, b, c = super().arrays()
         in_a, in_b, infinite = self.places
+        less, in_b_too = self.infinities
         random = np.random.default_rng(self.seed + 6)
         left, right = (view[0] for view in self.meant(a, b))
-        left[random.random(self.m) < 0.5, in_b[0]] = 0
-        for k in (in_a[1], infinite[1]):
+        for k in (in_b[0], in_b_too[0]):
+            left[random.random(self.m) < 0.5, k] = 0
+        for k in (in_a[1], infinite[1], less[1]):
             right[k][random.random(self.n) < 0.5] = 0
         left[in_a] = self.inputs.array(np.array(np.nan, np.float32))
         right[in_b] = self.inputs.array(np.array(np.nan, np.float32))
-        left[infinite] = self.inputs.array(np.array(np.inf, np.float32))
+        for matrix, place, value in ((left, infinite, np.inf), (left, less, -np.inf), (right, in_b_too, np.inf)):
+            matrix[place] = self.inputs.array(np.array(value, np.float32))
+        if self.beta:
+            rows = np.setdiff1d(random.permutation(self.m), [in_a[0], infinite[0], less[0]])
+            for value, row, column in zip(_NOT_FINITE, rows, self._columns(), strict=False):
+                c[row, column] = self.result.array(np.array(value, np.float32))
         return a, b, c
+
+    def _columns(self) -> np.ndarray:
+        """In which B is finite, in any order."""
+        columns = np.random.default_rng(self.seed + 7).permutation(self.n)
+        return columns[~np.isin(columns, (self.places[1][1], self.infinities[1][1]))]
+
+    def bias(self) -> np.ndarray:
+        found = super().bias()
+        for value, column in zip(_NOT_FINITE, self._columns()[::-1], strict=False):
+            found[column] = self.result.array(np.array(value, np.float32))
+        return found
 
     def as_good(self, got: np.ndarray, value: np.ndarray) -> np.ndarray:
         return np.isnan(got) & np.isinf(value) & self.or_nan
@@ -540,8 +570,12 @@ class NonFiniteProblem(Problem):
             return super().expected_of(left, right, c, bias)
 
     def __str__(self) -> str:
-        in_a, in_b, infinite = self.places
-        return f"{super().__str__()}, NaN at A{[*in_a]} and B{[*in_b]}, infinity at A{[*infinite]}"
+        (in_a, in_b, infinite), (less, in_b_too) = self.places, self.infinities
+        others = ["C"] * bool(self.beta) + ["the bias"] * self.fused
+        text = (
+            f"{super().__str__()}, NaN at A{[*in_a]} and B{[*in_b]}, infinity at A{[*infinite]} and B{[*in_b_too]}, -infinity at A{[*less]}"
+        )
+        return text + (f", and both in {' and '.join(others)}" if others else "")
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,26 @@ def test_a_maximum_that_takes_nan_for_0_is_found():
     assert "out" in source.split("\n")[wrong[0].line - 1]
 
 
+UNASKED = [  # (step, what stands there, what passed in its place, what the shape that shows it is called)
+    ("coalesced", "beta * c;", "(c == c ? beta * c : 0.0f);", "and both in C"),
+    ("coalesced", "beta * c;", "beta * fmaxf(-3e38f, fminf(c, 3e38f));", "and both in C"),
+    ("coalesced", "sum += a * b;", "sum += a * (isinf(b) ? 3.4e38f : b);", "and B["),
+    ("coalesced", "sum += a * b;", "sum += (a < -3e38f ? -3e38f : a) * b;", "-infinity at A["),
+    ("fused_epilogue", "v + __ldg(&bias[c + q])", "v + (bias[c + q] == bias[c + q] ? bias[c + q] : 0.0f)", "in C and the bias"),
+    ("mma_sync", "block_row + BM <= M &&", "block_row + BM <= M + 1 &&", ""),
+    ("warp_specialized", "(size_t)C % 16 | ", "", "C begins 1 element behind"),
+]
+
+
+@pytest.mark.parametrize(("slug", "before", "after", "shape"), UNASKED, ids=[f"{row[0]}: {row[2] or row[1]}" for row in UNASKED])
+def test_what_one_less_or_one_number_that_is_none_shows_is_tried(slug, before, after, shape):
+    shipped = helpers.reference(slug)
+    assert shipped.source.count(before) == 1
+    wrong = helpers.compile(shipped.source.replace(before, after), entry=shipped.compiled.entry, arch=shipped.compiled.arch)
+    report = gemm.check(wrong, on="cpu", seed=1)
+    assert not report.passed and (not shape or any(shape in str(case.problem) for case in report.cases if case.message))
+
+
 FOUR = "const float four[] = {alpha * v.x, alpha * v.y, alpha * v.z, alpha * v.w};"
 CHANGED = FOUR.replace("const ", "") + "\n    for (float& x : four) "
 READ = "__syncthreads();  // everyone has finished"
@@ -75,18 +95,32 @@ def test_kernels_of_halves_are_tried_on_what_halves_hide(before, after, problem,
 @pytest.mark.parametrize("dtype", ["float32", "tf32", "float16", "bfloat16"])
 def test_nan_and_infinity_are_where_the_name_of_the_product_says(dtype):
     problem = NonFiniteProblem(6, 15, 7, dtype=dtype, out_dtype="float32", seed=3, fused=True, pad_a=1)
-    (in_a, in_b, infinite), (a, b, c) = problem.places, problem.arrays()
+    (in_a, in_b, infinite), (less, in_b_too), (a, b, c) = problem.places, problem.infinities, problem.arrays()
     inside_a, inside_b = (part.astype(np.float32) for part in (a[:, :7], b[:, :15]))
     assert np.argwhere(np.isnan(inside_a)).tolist() == [list(in_a)] and np.argwhere(np.isnan(inside_b)).tolist() == [list(in_b)]
-    assert np.argwhere(np.isinf(inside_a)).tolist() == [list(infinite)] and infinite[1] < 6 and infinite[0] != in_a[0]
+    assert np.argwhere(np.isposinf(inside_a)).tolist() == [list(infinite)] and infinite[1] < 6 and infinite[0] != in_a[0]
+    assert np.argwhere(np.isneginf(inside_a)).tolist() == [list(less)] and less[1] < 6 and len({in_a[0], infinite[0], less[0]}) == 3
+    assert np.argwhere(np.isinf(inside_b)).tolist() == [list(in_b_too)] and in_b_too[0] < 6 and in_b_too[1] != in_b[1]
+    bias = problem.bias()
+    assert np.isnan(bias).sum() == np.isposinf(bias).sum() == np.isneginf(bias).sum() == 1
     value, bound = problem.expected(a, b, c)
     assert np.isnan(value[in_a[0]]).all() and np.isnan(value[:, in_b[1]]).all()
-    others, factors = (np.delete(row, in_b[1]) for row in (value[infinite[0]], inside_b[infinite[1]]))
+    usual = np.isfinite(bias) & ~np.isin(np.arange(15), (in_b[1], in_b_too[1]))
+    others, factors = value[infinite[0]][usual], inside_b[infinite[1]][usual]
     assert (np.isnan(others) == (factors == 0) | np.isnan(factors)).all() and np.isposinf(others).any() and (factors == 0).any()
     assert 0 < np.count_nonzero(inside_a[:, in_b[0]] == 0) < 6 and 0 < np.count_nonzero(inside_b[in_a[1]] == 0) < 15
     assert not wrong_ones(value, value, bound).any()
     for spoiled in (np.nan_to_num(value, nan=0), np.nan_to_num(value, posinf=3e38, nan=np.nan), np.full_like(value, np.nan)):
         assert wrong_ones(spoiled, value, bound).any()
+
+
+def test_nan_and_infinity_are_in_what_c_was_before_where_that_counts():
+    problem = NonFiniteProblem(6, 15, 7, seed=3, beta=0.5)
+    a, b, c = (matrix[:, :columns] for matrix, columns in zip(problem.arrays(), (7, 15, 15), strict=True))
+    rows, columns = np.nonzero(~np.isfinite(c))
+    assert np.isfinite(a[rows]).all() and np.isfinite(b[:, columns]).all(), "each shows by itself"
+    assert np.isnan(c).sum() == np.isposinf(c).sum() == np.isneginf(c).sum() == 1
+    assert np.isnan(NonFiniteProblem(6, 15, 7, seed=3).arrays()[2][:, :15]).all()
 
 
 def test_nan_is_as_good_as_infinity_where_a_sum_may_take_it_from_itself():

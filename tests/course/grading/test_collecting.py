@@ -112,11 +112,11 @@ def feedback(folder, name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "right", "said"),
     [
-        ("right", True, "46 of 46 shapes right"),
+        ("right", True, "49 of 49 shapes right"),
         ("wrong", False, "of 45 shapes right"),
         ("empty", False, "as it was given"),
         ("hostile", False, "of 45 shapes right"),
-        ("hostile_and_right", True, "46 of 46 shapes right"),
+        ("hostile_and_right", True, "49 of 49 shapes right"),
         ("deleted", False, "The cell of the answer was deleted"),
         ("elsewhere", True, "as it was given; the last other one"),
         ("twice", True, "2 cells say that they are the answer"),
