@@ -15,22 +15,25 @@ from .kernel import Kernel
 from .own_products import fitted, problem_for, types
 from .passes import pieces
 from .problem import VECTOR, Problem
+from .transposes import transposed
 
-_APART = 1 << 32  # elements from the first row to the last one
+_APART = 1 << 33  # elements from the first row to the last one: also the second block of rows begins behind 2^32
 _FEWEST = 8  # rows, so that a leading dimension is an int
 _LONGEST = 64  # elements of K
 
 
 def far_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Problem, Problem]]:
-    """(name, product, far): a product of one tile and of one step along K, and as `far` the same with the rows of the matrix of this name
-    so far apart that the last one begins behind 2^32 elements; first of all three ("ABC"). None of kernels that are given copies of what
-    is far apart, of those that walk the tiles, and of those that multiply pieces."""
+    """(name, product, far): a product of one tile and some rows of another, of one step along K, and as `far` the same with the rows of the
+    matrix of this name so far apart that those of the second tile begin behind 2^32 elements; first of all three ("ABC"). None of kernels
+    that are given copies of what is far apart, of those that walk the tiles, and of those that multiply pieces."""
     shape, (dtype, _) = geometry(kernel), types(kernel)
     if tensor_maps(kernel) or pieces(kernel) or shape.persistent is not None:
         return []
     vector = VECTOR // element_type(dtype).bytes
     k = min(max(_FEWEST, step or 2 * _FEWEST), _LONGEST)
-    m, n, k = (-(-extent // vector) * vector for extent in (max(_FEWEST, shape.tile[0]), max(_FEWEST, shape.tile[1] * shape.cluster[0]), k))
+    rows, columns = max(_FEWEST, shape.tile[0]) + _FEWEST, max(_FEWEST, shape.tile[1] * shape.cluster[0])
+    more = _FEWEST * transposed(kernel)[1]  # where B's rows are columns of C
+    m, n, k = (-(-extent // vector) * vector for extent in (rows, columns + more, k))
     near = fitted(kernel, problem_for(kernel, m, n, k, alpha=1.5, beta=0.5, seed=seed))
     if near.scale_block is not None:
         return []

@@ -28,10 +28,14 @@ def test_the_courses_kernels_reach_rows_that_are_far_apart(slug):
 
 
 @pytest.mark.parametrize(("slug", "edit", "said"), [
-    ("vectorized", (r"\(size_t\)r \* lda", "r * lda"), r"^A is too large .* where lda is 33,818,\d{3}\. Smaller .* line 37: .* overflowed"),
+    ("vectorized", (r"\(size_t\)r \* lda", "r * lda"), r"^A is too large .* where lda is 63,\d{3},\d{3}\. Smaller .* line 37: .* overflowed"),
     ("vectorized", (r"\(size_t\)k \* ldb", "k * ldb"), r"^B is too large .* where ldb is .* line 37: .* overflowed"),
     ("vectorized", (r"\(size_t\)r \* ldc", "r * ldc"), r"^C is too large .* where ldc is .* overflowed"),
     ("vectorized", (r"\(size_t\)r \* lda", "unsigned(r) * lda"), r"^A is too large .* elements of C are wrong.* Multiply the number of a row by lda"),
+    ("shared_tile", (r"A \+ size_t\(min\(row, M - 1\)\) \* lda \+ tx", "A + int(blockIdx.y * BM) * lda + size_t(min(row, M - 1) - int(blockIdx.y * BM)) * lda + tx"),
+     r"^A is too large .* where lda is .* overflowed"),
+    ("shared_tile", (r"A \+ size_t\(min\(row, M - 1\)\) \* lda \+ tx", "A + blockIdx.y * BM * lda + size_t(min(row, M - 1) - int(blockIdx.y * BM)) * lda + tx"),
+     r"^A is too large .* where lda is .* elements of C are wrong"),
     ("schedule", (r"near = max\(.*?;", "near = true;"), r"^A is too large .* elements of C are wrong"),
 ])  # fmt: skip
 def test_an_index_of_32_bits_is_told(slug, edit, said):
