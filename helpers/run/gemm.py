@@ -367,9 +367,9 @@ def _told(kernel: Kernel, cases: list[Case], explained: bool = False, clean: boo
             line, calls = (None, ()) if seen.site is None else (seen.site.line, seen.site.calls)
             cases[place] = replace(cases[place], line=line, calls=calls, message=message, explained=bool(why) and not explained)
     failed = [index for index, case in enumerate(cases) if case.message]
-    if failed and all(cases[index].problem.near_special_factors() for index in failed):  # then they are the cause
+    if failed and all(cases[index].problem.near_special_factors() for index in failed):  # then they may be the cause
         first = cases[failed[0]]
-        said = f" {first.problem.near_special_factors()} Is a factor compared with a tolerance? Compare with ==."
+        said = likely_causes.near_factors(first.problem, lambda other: _is_right(other, PATIENCE, kernel))
         cases[failed[0]] = replace(first, message=first.message + said)
     return [_with_narrow(kernel, case) for case in cases]
 

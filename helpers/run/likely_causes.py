@@ -183,6 +183,23 @@ def wrong_by_little(problem: Problem, before: tuple[np.ndarray, ...], after: tup
     return bool(wrong.any() and (np.abs(got - value) <= bound + _GROWTH * np.sqrt(problem.k + 16) * 2.0**-bits * size)[wrong].all())
 
 
+_FAR = (1.0, 0.0), (2.5, -2.5)  # alpha and beta: exact values that kernels have a way of their own for, and some that are near none
+
+
+def near_factors(problem: Problem, is_right: Callable[[Problem], bool]) -> str:
+    """Which factor of a wrong product is near 0, 1 or -1 and why it is wrong, as a sentence with a space before it: with other values of
+    that factor, or of both, the same shape is right. "" where neither is why. is_right: of another product."""
+    near = problem.near_special_factors()
+    for names in {(name,): None for name in near} | {tuple(near): None}:
+        others = [
+            replace(problem, alpha=alpha if "alpha" in names else problem.alpha, beta=beta if "beta" in names else problem.beta)
+            for alpha, beta in _FAR
+        ]
+        if names and all(map(is_right, others)):
+            return f" It has {' and '.join(near[name] for name in names)}. Is a factor compared with a tolerance? Compare with ==."
+    return ""
+
+
 @dataclass(frozen=True)
 class PaddingRead:
     """A load of padding: its line, the lines that call the function it stands in (outwards), and the elements that it reads: `count` from

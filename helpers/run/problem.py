@@ -292,15 +292,15 @@ class Problem:
         stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
         return stored + 8 * math.sqrt(self.k + 16) * self.inputs.sums
 
-    def near_special_factors(self) -> str:
-        """Which of alpha and beta are near 0, 1 or -1 and none of them, as a sentence; "" where neither is."""
-        said = []
+    def near_special_factors(self) -> dict[str, str]:
+        """Which of alpha and beta are near 0, 1 or -1 and none of them, each as it is said."""
+        said = {}
         for name in ("alpha", "beta"):
             value = getattr(self, name)
             special = round(value)
             if value != special and abs(special) <= 1 and abs(value - special) <= _NEAR:
-                said.append(f"{name} = {_factor(value)}, which is near {special} and not {special}")
-        return f"It has {' and '.join(said)}." if said else ""
+                said[name] = f"{name} = {_factor(value)}, which is near {special} and not {special}"
+        return said
 
     def __str__(self) -> str:
         text = f"{self.m} × {self.n} × {self.k}" + (f", a batch of {self.batch}" if self.batch > 1 else "")
