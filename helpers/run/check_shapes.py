@@ -13,6 +13,7 @@ import numpy as np
 from helpers.element_types import element_type
 from helpers.sim.code.sites import AccessKind
 
+from .block_scales import scale_block
 from .differences import line_of_16_bits
 from .geometry import geometry, is_fused, tensor_maps
 from .kernel import Kernel
@@ -69,7 +70,8 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     alpha of all of FP32's bits; whole tiles and whole steps along K, one step and
     several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these, and the same
     with a row, a column or a k less, for what these ways ask (of a kernel with tensor maps they ask nothing); two rows and
-    two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; rows and columns of other magnitudes, of
+    two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; of a kernel with block scales one whole block
+    along K, and two; rows and columns of other magnitudes, of
     types with room for them; alpha and beta `near_special_factors`; a batch, of a kernel that takes one; of a kernel whose slices share
     a tile the `neighbours`; blocks of a
     product with more rows than 16 bits number, and more rows of tiles than eight bits do, and of one with as many columns, of a kernel
@@ -163,6 +165,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         *whole,
         *less,
         *ragged,
+        *_of_whole_factors(kernel, seeds[1] + 1),
         *([scaled] if dtype in _WITH_ROOM else []),
         *near_special_factors(kernel, seeds[3] + 7),
         *([batch] if takes_batch(kernel) else []),
@@ -183,6 +186,16 @@ def _of_any_alpha(kernel: Kernel, seed: int) -> list[Problem]:
     halfway = 1 + element_type(out_dtype).roundoff * random.choice([1, 3, 5]) * random.uniform(0.97, 1)
     m, n, k = (int(random.integers(*ends)) for ends in ((40, 64), (40, 64), (1, 6)))
     return [Problem(m, n | 1, k, alpha=float(np.float32(halfway * random.choice([-1, 1]))), dtype=dtype, out_dtype=out_dtype, seed=seed)]
+
+
+def _of_whole_factors(kernel: Kernel, seed: int) -> list[Problem]:
+    """Products with as many k as one factor is for, and twice as many: a factor beyond the last one is another block's, or lies outside.
+    None of a kernel without block scales, and where a factor is for all of K."""
+    block, random, (dtype, out_dtype) = scale_block(kernel), np.random.default_rng(seed), types(kernel)
+    if block is None or not block[1] or 2 * block[1] > DEEP[0]:
+        return []
+    extents = [(int(random.integers(5, 40)), int(random.integers(5, 40)) | 1, times * block[1]) for times in (1, 2)]
+    return [Problem(*of, dtype=dtype, out_dtype=out_dtype, seed=seed + of[2]) for of in extents]
 
 
 def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:

@@ -104,6 +104,16 @@ def test_a_kernel_that_takes_another_factor_is_found(edits):
     assert not gemm.check(kernel(*edits), seed=1).correct
 
 
+def test_a_factor_behind_the_last_block_of_k_is_found_though_it_is_multiplied_with_zero():
+    """Where K is whole blocks, one block too many reads factors outside, and adds nothing."""
+    found = exercises.exercise("short_block")
+    source = found.solution.replace("block < (K + SCALE_K - 1) / SCALE_K", "block <= K / SCALE_K")
+    assert source != found.solution
+    report = gemm.check(compile(source, "short_block", "sm_90"), seed=1)
+    assert {(finding.kind, finding.array) for finding in report.findings} == {("out-of-bounds", "scales_A"), ("out-of-bounds", "scales_B")}
+    assert gemm.check(compile(found.solution, "short_block", "sm_90"), seed=1).passed
+
+
 def test_the_bound_of_a_long_sum_is_that_of_its_blocks():
     short, long = (problem(4, 4, k) for k in (128, 128 * 64))
     relative = []
