@@ -1,5 +1,5 @@
 """Products that are wrong because a part of K is left out: the tail behind whole steps, what is behind a largest K, the last k or the
-first. C says which, since it is the sum of the others."""
+first, or all but one of each few. C says which, since it is the sum of the others."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ from .problem import Problem
 
 _ELEMENTS = 8  # wrong ones by which the part is found that they are the sum of
 _SHOWN = 3
+_LONGEST_STEP = 128  # of which some k are left out
 _WHOLE_STEPS = re.compile(r"\bK\s*/(?![/*])")
 _LOOP = re.compile(r"\b(?:for|while)\s*\([^{};]*;?[^{};]*\bK\b")
 
 
 @dataclass(frozen=True)
 class PartOfK:
-    """A wrong product is the sum of these k: from `first` on, and up to `end`, which is not one of them."""
+    """A wrong product is the sum of these k: from `first` on, and up to `end`, which is not one of them; of every `step` of these the first
+    `of_step`."""
 
     k: int
     first: int
     end: int
+    step: int = 1
+    of_step: int = 1
 
 
 def summed(problem: Problem, before: Sequence[np.ndarray], c: np.ndarray) -> PartOfK | None:
-    """Which k a wrong C is the sum of, if it lacks those at the end of K alone, or at its beginning; else None. before: A, B and C as they
-    were."""
+    """Which k a wrong C is the sum of, if it lacks those at the end of K alone, or at its beginning, or some of every few; else None.
+    before: A, B and C as they were."""
     got = c[:, : problem.n].astype(np.float64)
     if problem.batch > 1 or not problem.alpha or not problem.k or not got.size or not np.isfinite(got).all():
         return None
@@ -46,17 +50,36 @@ def summed(problem: Problem, before: Sequence[np.ndarray], c: np.ndarray) -> Par
     products = left[some[0]] * right[:, some[1]].T
     sums = np.concatenate([np.zeros((len(products), 1)), np.cumsum(products, axis=1)], axis=1)
     besides = (problem.beta * before[2][some].astype(np.float64) if problem.beta else np.zeros(len(products)))[:, None]
-    for at_the_end in (True, False):
-        parts = problem.alpha * (sums if at_the_end else sums[:, -1:] - sums) + besides
+
+    def off(of_products: np.ndarray) -> np.ndarray:
+        """How far C is from what it would be with each of some sums of products."""
+        parts = problem.alpha * of_products + besides
         if problem.fused:
             parts = np.maximum(parts + problem.bias().astype(np.float64)[some[1]][:, None], 0)
-        off = np.abs(parts - got[some][:, None]).sum(axis=0)
-        cut = int(problem.k - np.argmin(off[::-1]) if at_the_end else np.argmin(off))  # of several, the one that leaves out least
-        kept = slice(0, cut) if at_the_end else slice(cut, problem.k)
-        part, allowed = replace(problem, k=kept.stop - kept.start).expected_of(left[:, kept], right[kept], before[2])
-        if not wrong_ones(got, part, np.maximum(allowed, bound)).any():
-            return PartOfK(problem.k, kept.start, kept.stop)
-    return None
+        return np.abs(parts - got[some][:, None]).sum(axis=0)
+
+    def is_sum_of(kept: np.ndarray) -> bool:
+        part, allowed = replace(problem, k=len(kept)).expected_of(left[:, kept], right[kept], before[2])
+        return not wrong_ones(got, part, np.maximum(allowed, bound)).any()
+
+    every = np.arange(problem.k)
+    for at_the_end in (True, False):
+        each = off(sums if at_the_end else sums[:, -1:] - sums)
+        cut = int(problem.k - np.argmin(each[::-1]) if at_the_end else np.argmin(each))  # of several, the one that leaves out least
+        first, end = (0, cut) if at_the_end else (cut, problem.k)
+        if is_sum_of(every[first:end]):
+            return PartOfK(problem.k, first, end)
+    steps = [(of, step) for step in range(2, min(_LONGEST_STEP, problem.k - 1) + 1) for of in _firsts(step)]
+    if not steps or problem.scale_block:
+        return None
+    each = off(np.stack([products[:, every % step < of].sum(axis=1) for of, step in steps], axis=1))
+    of, step = steps[int(np.argmin(each))]
+    return PartOfK(problem.k, 0, problem.k, step, of) if is_sum_of(every[every % step < of]) else None
+
+
+def _firsts(step: int) -> list[int]:
+    """How many k of each step may be the ones that are added: one, or half of a long one."""
+    return [1, step // 2] if step > 3 and step % 2 == 0 else [1]
 
 
 def said(found: Sequence[PartOfK], source: str) -> str:
@@ -66,6 +89,8 @@ def said(found: Sequence[PartOfK], source: str) -> str:
         return ""
     if all(one.first == one.end for one in found):
         return " It adds no product of A and B: C is what it would be with K = 0."
+    if any(one.step > 1 for one in found):
+        return _in_steps(found, source)
     for at_the_end in (True, False):
         cuts = {one.k: one.end if at_the_end else one.k if one.first == one.end else one.first for one in found}
         if all(one.first == one.end or (one.first == 0 if at_the_end else one.end == one.k) for one in found):
@@ -83,6 +108,23 @@ def _at_the_end(cuts: Mapping[int, int], source: str) -> str:
         if all(cut == k // step * step for k, cut in cuts.items()):
             text += f" These are whole steps of {step} alone: take a last step for what is left of K, with 0 for what lies beyond K."
     return text + _where(source, "ends", (_WHOLE_STEPS, _LOOP))
+
+
+def _in_steps(found: Sequence[PartOfK], source: str) -> str:
+    """Of every few k, which are added: said where all of the products tell the same. Of a K that is one step it is those at its end that
+    are left out."""
+    step, of = next((one.step, one.of_step) for one in found if one.step > 1)
+    if any((one.step, one.of_step) != (step, of) and ((one.first, one.end) != (0, of) or one.k > step) for one in found):
+        return ""
+    line = _line(source, (_LOOP,))
+    if of > 1:
+        kept = f"of every {step:,} k the first {of:,} alone: 0 to {of - 1:,}, {step:,} to {step + of - 1:,}, …"
+    else:
+        kept = f"only every {_ORDINAL.get(step, f'{step}-th')} k: 0, {step:,}, {2 * step:,}, …"
+    return f" It adds {kept} Does the loop over K go on by more k than a turn adds?{f' Look at {line}.' if line else ''}"
+
+
+_ORDINAL = {2: "second", 3: "third", 4: "fourth", 5: "fifth", 6: "sixth", 7: "seventh", 8: "eighth"}
 
 
 def _at_the_beginning(cuts: Mapping[int, int], source: str) -> str:

@@ -34,6 +34,10 @@ def first_told(source: str) -> str:
         ((LOOP, "for (int k = 0; k < min(K, 4096); k++)"), "nothing from k = 4,096 on where K is 4,"),
         ((LOOP, "for (int k = 0; k < K - 1; k++)"), "nothing from k = 32 on where K is 33, from k = 30 on where K is 31 and from k = 18 on where K is 19. Look at where the loop over K ends: line 8"),
         ((LOOP, "for (int k = 1; k < K; k++)"), "nothing before k = 1 where K is 1, 19, 31 or 33. Look at where the loop over K begins: line 8, “for (int k = 1;"),
+        ((LOOP, "for (int k = 0; k < K; k += 2)"), "It adds only every second k: 0, 2, 4, … Does the loop over K go on by more k than a turn adds? Look at line 8, “for (int k = 0;"),
+        ((LOOP, "for (int k = 0; k < K; k += 3)"), "It adds only every third k: 0, 3, 6, …"),
+        ((LOOP, "for (int k = 0; k < K; k += 30)"), "It adds only every 30-th k: 0, 30, 60, …"),
+        ((LOOP, "for (int k0 = 0; k0 < K; k0 += 8) for (int k = k0; k < min(K, k0 + 4); k++)"), "It adds of every 8 k the first 4 alone: 0 to 3, 8 to 11, …"),
         (("sum +=", "sum ="), "C has the product of the last k alone. Is each added to the sum (+=)"),
         (("sum +=", "sum -= 0 *"), "It adds no product of A and B: C is what it would be with K = 0."),
     ],
@@ -46,7 +50,8 @@ def test_the_k_from_which_nothing_is_added_is_named(edit, said):
 @pytest.mark.parametrize(
     "edit",
     [
-        ("k < K; k++", "k < K; k += 2"),
+        ("k < K; k++", "k < K; k += 1 + col % 2"),
+        ("[row * lda + k] *", "[row * lda + k] * (k % 2 ? 0.5f : 1) *"),
         ("alpha * sum + beta", "sum + beta"),
         ("[row * lda + k]", "[row * lda + k / 2 * 2]"),
         ("k < K", "k <= K"),
@@ -58,7 +63,7 @@ def test_the_k_from_which_nothing_is_added_is_named(edit, said):
 def test_other_mistakes_are_not_told_as_parts_of_k(edit):
     assert edit[0] in PLAIN
     said = first_told(PLAIN.replace(*edit))
-    assert "adds nothing" not in said and "product of" not in said
+    assert "adds nothing" not in said and "It adds" not in said and "product of" not in said
 
 
 def test_the_tail_is_named_of_a_kernel_with_a_bias_and_of_tensor_cores():
