@@ -57,6 +57,7 @@ class CheckReport:
     waiting: Problem | None = None  # the longest shape, if it was put off until there is no finding
     results_alone: int = 0  # shapes of which findings were not collected, since these take too long
     remarks: tuple[str, ...] = ()  # on the kernel, whatever the shapes
+    ran: bool = True  # was anything run? Else nothing was looked for
     seed: int | None = None  # of the shapes drawn at random, the last of `cases`; None if there were none
 
     @property
@@ -91,7 +92,8 @@ class CheckReport:
         result += [(None, case.remark) for case in self.cases if case.remark]
         if self.untried:
             why = ", since each might take as long" if self.endless else ""
-            result.append((None, f"The other {self.untried} shapes were not tried{why}."))
+            others = "other shape was" if self.untried == 1 else f"other {self.untried} shapes were"
+            result.append((None, f"The {others} not tried{why}."))
         if self.results_alone:
             where = "one shape the result alone was" if self.results_alone == 1 else f"{self.results_alone} shapes the results alone were"
             again = " Check again when the findings below are mended: these shapes may have more." if self.findings else ""
@@ -100,7 +102,7 @@ class CheckReport:
             result.append((None, f"The longest shape, {self.waiting}, takes a while with these findings: it is tried when they are gone."))
         if self.findings:
             result += [(False, str(finding)) for finding in self.findings if finding.kind != "endless" or not failed]
-        else:
+        elif self.ran:
             result.append((True, "No finding: no race, no access out of bounds, nothing read before it was written."))
             if self.unfollowed:
                 result.append((None, _UNFOLLOWED))

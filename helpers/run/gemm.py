@@ -23,6 +23,7 @@ from helpers.sim import TraceFilter
 from helpers.sim.checks.endless import MAY_BE_LARGE, NEVER_ENDS
 from helpers.sim.code import cfg, time_limit
 from helpers.sim.launch import ALONE, DOWNWARDS, SHUFFLED, UPWARDS
+from helpers.sim.load import load
 from helpers.sim.machine import cluster as clusters
 from helpers.sim.machine import printout
 from helpers.sim.machine.trace import TracedSite
@@ -125,8 +126,10 @@ def check(
         if not fixed:
             raise LaunchError("check was given no problem, and nothing is right because nothing was tried. Leave problems out for its own.")
     problems = [*fixed, *random, *last]
+    if (case := _unreadable(kernel, problems[0])) is not None:
+        return CheckReport(kernel.name, (case,), (), source=kernel.source, untried=len(problems) - 1, seed=seed, ran=False)
     if seed is not None and (case := _waits_for_the_grid(kernel)) is not None:
-        return CheckReport(kernel.name, (case,), (), source=kernel.source, untried=len(problems), seed=seed)
+        return CheckReport(kernel.name, (case,), (), source=kernel.source, untried=len(problems), seed=seed, ran=False)
     watched = _watched(kernel)
     # The first shape shows that the kernel ends. The one with the longest loop comes next: native code that is made for it serves others.
     order = sorted(range(len(problems)), key=lambda i: (i > 0, i != len(fixed), i))
@@ -214,6 +217,15 @@ def check(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
         results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel), far))),
     )  # fmt: skip
+
+
+def _unreadable(kernel: Kernel, problem: Problem) -> Case | None:
+    """What the machine does not know of a kernel's code, which no shape changes, as of this one; or None."""
+    try:
+        load(kernel.compiled.ptx, kernel.compiled.symbol, kernel.compiled.filename)
+    except RunError as error:
+        return Case(problem, error.message, error.line)
+    return None
 
 
 def _waits_for_the_grid(kernel: Kernel) -> Case | None:

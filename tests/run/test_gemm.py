@@ -171,6 +171,22 @@ def test_a_factor_is_not_blamed_where_the_shape_is_wrong_with_any(alpha, beta):
     assert not report.correct and "tolerance" not in str(report)
 
 
+def test_a_kernel_that_the_machine_does_not_run_is_told_so_once_and_nothing_of_findings():
+    helper = """
+    __device__ __noinline__ float pairs(const float* A, const float* B, int ldb, int from, int to) {
+        if (to - from < 2) return from < to ? A[from] * B[from * ldb] : 0;
+        return pairs(A, B, ldb, from, (from + to) / 2) + pairs(A, B, ldb, (from + to) / 2, to);
+    }
+    """
+    loop = "for (int k = 0; k < K; k++) sum += A[row * lda + k] * B[k * ldb + col];"
+    assert loop in PLAIN
+    kernel = helpers.compile(helper + PLAIN.replace(loop, "sum = pairs(A + row * lda, B + col, ldb, 0, K);"), entry="plain")
+    for report in (gemm.check(kernel, on="cpu", seed=1), gemm.check(kernel, [Problem(2, 3, 4), Problem(5, 6, 7)], on="cpu")):
+        said = str(report)
+        assert not report.passed and said.count("calls itself") == 1 and "No finding" not in said and "not tried" in said
+    assert "No finding" in str(gemm.check(helpers.compile(PLAIN), Problem(2, 3, 4), on="cpu"))
+
+
 def test_factors_near_one_are_named_as_they_are():
     assert "alpha -0.99999976, beta -1" in str(Problem(1, 1, 1, alpha=2**-22 - 1, beta=-1))
     said = {"alpha": "alpha = 0.9, which is near 1 and not 1", "beta": "beta = 1e-07, which is near 0 and not 0"}
