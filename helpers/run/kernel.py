@@ -158,6 +158,11 @@ class Run:
         return (f"  {self.kernel.compiled.estimate}",) if self.kernel.compiled.estimate and self.outcome.counters else ()
 
 
+_OF_CELLS = ("check", "climb", "gemm", "history", "occupancy", "profile", "restore", "show")  # what a lesson's kernel has besides
+_INNER = ("checked", "checked_at", "for_arch", "refused_by")  # of arguments and images, for this folder: nobody is told of them
+_ALIKE = 0.7  # names, so that one is meant by the other
+
+
 class Kernel:
     """A compiled kernel. `ptx`, `sass` (text), `registers` (per thread), `shared_bytes` (static, per block)."""
 
@@ -165,12 +170,17 @@ class Kernel:
         self.compiled = compiled
 
     def __getattr__(self, name: str) -> Any:
-        """Of a name that it has not. Raises UnknownNameError with the one that is like it, and AttributeError for what Python asks."""
+        """Of a name that it has not. Raises UnknownNameError with the one that is like it, or with who has it, and AttributeError for what
+        Python asks."""
         if name.startswith("_") or name == "compiled":
             raise AttributeError(name)
-        known = [each for each in dir(self) if not each.startswith("_")]
-        alike = difflib.get_close_matches(name, known, 1)
-        raise UnknownNameError(f"A kernel has no {name}" + (f": did you mean {alike[0]}?" if alike else f". It has: {', '.join(known)}."))
+        known = [each for each in dir(self) if not each.startswith("_") and each not in _INNER]
+        others = [each for each in _OF_CELLS if each not in known]
+        alike = next(iter(difflib.get_close_matches(name, [*known, *others], 1, _ALIKE)), "")
+        if alike in others:
+            said = f"A kernel of compile() has no {alike}: that is for kernels of %%cuda cells and of helpers.from_file(path)."
+            raise UnknownNameError(f"{said} helpers.gemm.check(kernel) checks any." if alike == "check" else said)
+        raise UnknownNameError(f"A kernel has no {name}" + (f": did you mean {alike}?" if alike else f". It has: {', '.join(known)}."))
 
     @property
     def name(self) -> str:

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import helpers
+from helpers.course.lesson import LessonKernel
 from helpers.errors import CourseError, LaunchError, RunError
 from helpers.run import gpu
-from helpers.run.kernel import place
+from helpers.run.kernel import _OF_CELLS, Kernel, place
 from helpers.sim import launch
 
 SCALE = """
@@ -410,3 +411,24 @@ def test_no_block_is_no_launch():
     kernel = helpers.compile('extern "C" __global__ void one(int* x) { x[0] = 1; }')
     with pytest.raises(helpers.LaunchError, match="blocks=\\[\\]: none of the blocks would run"):
         kernel.launch(1, 1, [np.zeros(1, np.int32)], on="cpu", blocks=[])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("check", "has no check: that is for kernels of %%cuda cells and of helpers.from_file(path). helpers.gemm.check(k"),
+        ("chek", "has no check: that is for kernels of %%cuda cells"),
+        ("profile", "has no profile: that is for kernels of %%cuda cells"),
+        ("registrs", "did you mean registers?"),
+        ("time", "It has: compiled, count, launch, name, native, ptx"),
+    ],
+)
+def test_a_name_that_a_kernel_has_not_is_told_with_one_that_helps(name, said):
+    kernel = helpers.compile('extern "C" __global__ void f(float* out) { out[0] = 1; }')
+    with pytest.raises(CourseError) as error:
+        getattr(kernel, name)
+    assert said in error.value.message and "checked" not in error.value.message
+
+
+def test_what_lesson_kernels_have_besides_is_named_as_theirs():
+    assert [name for name in _OF_CELLS if hasattr(LessonKernel, name) and not hasattr(Kernel, name)] == list(_OF_CELLS)
