@@ -49,6 +49,23 @@ def test_the_number_of_few_bits_is_named_by_which_a_product_is_wrong(edit, line,
 
 
 @pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        ([("float sum = 0;", "float sum = 0; const short kk = (short)K;"), ("k < K", "k < kk")], "With int there this shape"),
+        ([("float sum = 0;", "float sum = 0;\n const short kk = K, kept = (short)kk;"), ("k < K", "k < kept")], "gives `kk` 16 bits"),
+        (
+            [(ROW, "const unsigned char rows"), ("if (row >=", "const unsigned char row = rows;\n if (row >=")],
+            "there and in line 6 this shape",
+        ),
+    ],
+)
+def test_numbers_of_few_bits_that_are_why_together_are_named(edits, said):
+    report = checked(*edits)
+    first = report.lines()[1][1]
+    assert not report.passed and said in first and "this shape is right: write int." in first
+
+
+@pytest.mark.parametrize(
     "edit",
     [
         ("beta * C[", "2 * beta * C["),
