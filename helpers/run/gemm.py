@@ -369,7 +369,9 @@ def _told(kernel: Kernel, cases: list[Case], explained: bool = False, clean: boo
     """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did. explained: one
     of them says why already. clean: there is no finding, which may be why."""
     place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
-    if place is not None and not isinstance(cases[place].problem, SampledProblem) and cases[place].problem.k <= DEEP[1]:
+    if place is not None and cases[place].problem.k > DEEP[1] and clean and not explained:  # too long for who stores what
+        cases[place] = replace(cases[place], message=cases[place].message + _left_out_of_k(kernel, cases[place : place + 1], math.inf))
+    elif place is not None and not isinstance(cases[place].problem, SampledProblem) and cases[place].problem.k <= DEEP[1]:
         with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
             seen = _again(kernel, fitted(kernel, cases[place].problem))
             more = "" if seen.site is not None or not seen.known else f" No line has stored to it.{_left_of_tile(kernel)}"
@@ -405,12 +407,12 @@ def _narrow(kernel: Kernel, message: str) -> str:
     return f" {said}" if said else ""
 
 
-def _left_out_of_k(kernel: Kernel, cases: Sequence[Case]) -> str:
+def _left_out_of_k(kernel: Kernel, cases: Sequence[Case], most: float = DEEP[1]) -> str:
     """What part of K the wrong products of a kernel lack, as a sentence with a space before it; "" unless each that is looked at lacks
-    one: the first of each K."""
+    one: the first of each K up to `most`."""
     found: dict[int, parts_of_k.PartOfK] = {}
     for problem in (fitted(kernel, case.problem) for case in cases if stored(case.message)):
-        if problem.k in found or isinstance(problem, SampledProblem) or problem.k > DEEP[1] or problem.flops > _LOOKED_AT:
+        if problem.k in found or isinstance(problem, SampledProblem) or problem.k > most or problem.flops > _LOOKED_AT:
             continue
         arrays = problem.arrays()
         before = problem.copies(arrays)
