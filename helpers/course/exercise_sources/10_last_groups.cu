@@ -13,6 +13,7 @@
 //! expect: shared stores per result == 0
 //! expect: barriers per warp <= 1/8 K
 //! expect: multiply-adds between a copy and its wait >= 400
+//! expect: FFMA instructions of each warp <= 40 K
 //! after: An empty group costs one instruction. The other way out, another wait count for the last turns, costs a
 //!     branch.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN

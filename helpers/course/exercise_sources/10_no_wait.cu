@@ -12,6 +12,7 @@
 //! expect: shared stores per result == 0
 //! expect: barriers per warp <= 1/8 K
 //! expect: multiply-adds between a copy and its wait >= 512
+//! expect: FFMA instructions of each warp <= 40 K
 //! after: First wait for your own copies, then for everybody at the barrier. The other way round, others read what
 //!     has not arrived.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
