@@ -580,7 +580,7 @@ class NonFiniteProblem(Problem):
 
 @dataclass(frozen=True)
 class ShiftedProblem(Problem):
-    """A product of parts of larger arrays: A, B and C begin so many elements (`shifts`) behind a multiple of 16 bytes."""
+    """A product of parts of larger arrays: A, B and C begin so many elements (`shifts`) behind a multiple of 16 bytes, and a bias one."""
 
     shifts: tuple[int, int, int] = (1, 1, 1)
 
@@ -592,8 +592,12 @@ class ShiftedProblem(Problem):
         a, b, c = map(_shifted, arrays, (of_a, 0 if self.scale_block else of_b, of_c))  # B with factors begins at a whole vector
         return a, b, c
 
+    def bias(self) -> np.ndarray:
+        return _shifted(super().bias(), 1)
+
     def __str__(self) -> str:
         moved = [f"{name} begins {shift}" for name, shift in zip("ABC", self.shifts, strict=True) if shift]
+        moved += ["the bias begins 1"] * self.fused
         return f"{super().__str__()}, {', '.join(moved)} element{'s' if max(self.shifts) > 1 else ''} behind a multiple of {VECTOR} bytes"
 
 

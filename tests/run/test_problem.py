@@ -71,6 +71,18 @@ def test_what_one_less_or_one_number_that_is_none_shows_is_tried(slug, before, a
     assert not report.passed and (not shape or any(shape in str(case.problem) for case in report.cases if case.message))
 
 
+def test_a_bias_begins_at_no_whole_vector_either():
+    fused = helpers.reference("fused_epilogue")
+    source = fused.source.replace("v.x = relu(v.x + __ldg(&bias[c + 0]))", "v.x = relu(v.x + reinterpret_cast<const float4*>(&bias[c])->x)")
+    source = source.replace("relu(v.y + __ldg(&bias[c + 1]))", "relu(v.y + reinterpret_cast<const float4*>(&bias[c])->y)")
+    source = source.replace("__ldg(&bias[c + 2])", "reinterpret_cast<const float4*>(&bias[c])->z")
+    source = source.replace("__ldg(&bias[c + 3])", "reinterpret_cast<const float4*>(&bias[c])->w")
+    assert source.count("reinterpret_cast<const float4*>(&bias[c])") == 4
+    report = gemm.check(helpers.compile(source, entry=fused.compiled.entry), gemm.of_any_alignment(fused, 1), on="cpu")
+    (first, *_) = [case for case in report.cases if case.message]
+    assert "the bias begins 1 element behind a multiple of 16 bytes" in str(first.problem) and "of bias" in first.message
+
+
 FOUR = "const float four[] = {alpha * v.x, alpha * v.y, alpha * v.z, alpha * v.w};"
 CHANGED = FOUR.replace("const ", "") + "\n    for (float& x : four) "
 READ = "__syncthreads();  // everyone has finished"
