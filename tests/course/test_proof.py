@@ -243,7 +243,8 @@ SHARING = {
         {"SLICES": 2}, ["global loads per result", "shared stores per result", "multiply-adds between a copy and its wait"],
     ),
     "warp_specialized": (
-        {"SLICES": 2, "BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1}, ["global loads per result", "shared loads per result", "global stores"],
+        {"SLICES": 2, "BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1},
+        ["global loads per result", "shared loads per result", "global stores", "stages at a time"],
     ),
 }  # fmt: skip
 
