@@ -56,10 +56,10 @@ _OF_COPIES = (metrics.SHARED_WAVEFRONTS_OF_ALL, metrics.SHARED_WAVEFRONTS_OF_ALL
 
 
 def extents(size: Size) -> tuple[int, int, int]:
-    """M, N and K of a size. Raises CourseError for what is none."""
+    """M, N and K of a size. Raises LaunchError for what is none."""
     three = list(size) if isinstance(size, tuple | list) else [size] * 3
     if len(three) != 3 or not all(is_whole(extent) and extent >= 0 for extent in three):
-        raise CourseError(f"size={size!r}: a size is one whole number, for M = N = K, or three: (M, N, K).")
+        raise LaunchError(f"size={size!r}: a size is one whole number, 0 or more, for M = N = K, or three: (M, N, K).")
     return three[0], three[1], three[2]
 
 
