@@ -27,20 +27,22 @@ from helpers.sim.code.hardware_units import SECTOR_BYTES, WARP
 from helpers.sim.code.sites import AccessKind, CostRule
 from helpers.sim.counting import names, stages
 
-from .overlap import (  # noqa: F401 - all that can be asked of a run can be asked here
+from .overlap import (
     CutShortError,
     copies_at_a_time,
-    copies_per_pair,
-    ends_of_a_tile,
     matrix_instructions_behind_copies,
     multiply_adds_behind_a_tile,
     multiply_adds_behind_copies,
-    multiply_adds_behind_loads,
     multiply_adds_of_a_warp,
-    pairs_under_way,
     shared_loads_at_a_time,
     whole,
 )
+
+# All that can be asked of a run can be asked here.
+from .overlap import copies_per_pair as copies_per_pair
+from .overlap import ends_of_a_tile as ends_of_a_tile
+from .overlap import multiply_adds_behind_loads as multiply_adds_behind_loads
+from .overlap import pairs_under_way as pairs_under_way
 
 if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
     from helpers.run.gemm import Problem
