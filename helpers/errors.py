@@ -163,6 +163,11 @@ def cut(text: str) -> str:
     return text if len(text) <= QUOTED else f"{text[: QUOTED - 1]}…"
 
 
+def joined(names: Sequence[str], word: str) -> str:
+    """Names as a sentence has them: "A, B or C" with the word "or"."""
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def plural(count: int, word: str) -> str:
     """So many of them, in words: "1 row", "2,000 rows"."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}{'es' if word.endswith('s') else 's'}"

@@ -5,7 +5,8 @@ Places in the order of execution are compared; nothing here is time. `measures` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -95,20 +96,20 @@ def multiply_adds_behind_copies(run) -> float:
 
     Raises CourseError where no loop starts copies, or unless the run was traced with TraceFilter(math=True).
     """
-    return _behind_copies(run, _multiply_adds_of)
+    return _behind_copies(run, _MULTIPLY_ADDS)
 
 
 def matrix_instructions_behind_copies(run) -> float:
     """The same of the matrix instructions of warps, `mma`."""
-    return _behind_copies(run, _matrix_instructions_of)
+    return _behind_copies(run, _MATRIX)
 
 
-def _behind_copies(run, computed_in: Callable[[Any], np.ndarray]) -> float:
-    """What a warp computes between a copy and its wait, as `multiply_adds_behind_copies` has it. computed_in: the places of what counts."""
+def _behind_copies(run, what: _Arithmetic) -> float:
+    """What a warp computes between a copy and its wait, as `multiply_adds_behind_copies` has it. what: that which counts."""
     fewest = []
     for trace in _warps_of(run):
         copies, barriers = _copies(trace)
-        computed = np.sort(computed_in(trace))
+        computed = np.sort(what.of(trace)["order"])
         commits = trace.barriers["order"][trace.barriers["kind"] == "commit"]
         under_way, closed, behind = np.sort(copies), 0, []  # copies that no wait has been for; groups that such are in
         for kind, order in sorted(zip(trace.barriers["kind"].tolist(), trace.barriers["order"].tolist(), strict=True), key=lambda e: e[1]):
@@ -139,7 +140,7 @@ def shared_loads_at_a_time(run) -> int:
     """
     most = []
     for trace in _warps_of(run):
-        computed = np.sort(_multiply_adds_of(trace))
+        computed = np.sort(_MULTIPLY_ADDS.of(trace)["order"])
         loads = trace.select(space="shared", op="ld").accesses
         widths = np.array([site.width for site in trace.sites] or [0])
         later = loads["order"][(loads["order"] > computed[0]) & (widths[loads["site"]] > 0)]  # of merged ones, one is left
@@ -150,23 +151,23 @@ def shared_loads_at_a_time(run) -> int:
     return max(most)
 
 
-def _multiply_adds_of(trace: Any) -> np.ndarray:
-    """The places of one warp's multiply-adds in the order of execution. Raises CourseError where the trace has none."""
-    found = trace.math["order"][trace.math["opclass"] == "FFMA"]
-    if not len(found):
-        raise CourseError("The run's trace has no multiply-adds.")
-    return found
+@dataclass(frozen=True)
+class _Arithmetic:
+    """What is called `name` in a trace: instructions of these classes."""
+
+    name: str
+    classes: tuple[str, ...]
+
+    def of(self, trace: Any) -> Any:
+        """These instructions in a trace. Raises CourseError where it has none."""
+        found = trace.math[np.isin(trace.math["opclass"], self.classes)]
+        if not len(found):
+            raise CourseError(f"The run's trace has no {self.name}.")
+        return found
 
 
-def _matrix_instructions_of(trace: Any) -> np.ndarray:
-    """The same of its matrix instructions."""
-    found = trace.math["order"][np.isin(trace.math["opclass"], _MATRIX)]
-    if not len(found):
-        raise CourseError("The run's trace has no matrix instructions.")
-    return found
-
-
-_MATRIX = ("HMMA", "IMMA", "MMA")
+_MULTIPLY_ADDS = _Arithmetic("multiply-adds", ("FFMA",))
+_MATRIX = _Arithmetic("matrix instructions", ("HMMA", "IMMA", "MMA"))
 
 
 def _warps_of(run) -> Iterator[Any]:
@@ -181,9 +182,7 @@ def multiply_adds_of_a_warp(run) -> int:
     """FFMA of the warp that executes most of them. Raises CourseError where none does, if the trace was cut short, or unless the run was
     traced with TraceFilter(math=True)."""
     trace = whole(run.trace)
-    made = trace.math[trace.math["opclass"] == "FFMA"]
-    if not len(made):
-        raise CourseError("The run's trace has no multiply-adds.")
+    made = _MULTIPLY_ADDS.of(trace)
     return int(np.unique(made[["block", "warp"]], return_counts=True)[1].max())
 
 

@@ -135,7 +135,8 @@ class Sweep(Tabular):
         return ", ".join(f"{self._name(item)} ({item.what})" for item in self.failed)
 
     def _name(self, item: Setting | FailedSetting) -> str:
-        return _assignments({name: value for name, value in item.constants.items() if name not in self._alike})
+        alike = self._alike
+        return _assignments({name: value for name, value in item.constants.items() if name not in alike})
 
     @property
     def _alike(self) -> Mapping[str, int]:

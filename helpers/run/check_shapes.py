@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -275,23 +276,26 @@ def of_any_alignment(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
     bytes and begin at no multiple of 16, by their leading dimension, and by where the matrix begins. One of the matrices alone, by an
     element, so that asking for another one shows; or all of them by smaller vectors, so that asking for these does."""
     dtype, out_dtype = types(kernel)
-    vector = VECTOR // element_type(dtype).bytes
-    whole: dict[str, Any] = {"m": 20, "n": 7 * vector, "k": 5 * vector, "dtype": dtype, "out_dtype": out_dtype, "seed": seed}
     of_in, of_out = (element_type(name).bytes for name in (dtype, out_dtype))
     smaller = [(max(1, nbytes // of_in), max(1, nbytes // of_out)) for nbytes in (VECTOR // 2, VECTOR // 4, VECTOR // 8)]
     moved = [(1, 0, 0), (0, 1, 0), (0, 0, 1), *((one, one, of_c) for one, of_c in smaller if max(one, of_c) > 1)]
+    return _moved(kernel, seed, moved)
+
+
+def _moved(kernel: Kernel, seed: int, by: Sequence[tuple[int, int, int]]) -> tuple[Problem, ...]:
+    """Products of rows of whole vectors, whose A, B and C have leading dimensions so many elements longer, and that begin so late."""
+    dtype, out_dtype = types(kernel)
+    vector = VECTOR // element_type(dtype).bytes
+    whole: dict[str, Any] = {"m": 20, "n": 7 * vector, "k": 5 * vector, "dtype": dtype, "out_dtype": out_dtype, "seed": seed}
     return (
-        *(Problem(**whole, pad_a=a, pad_b=b, pad_c=c) for a, b, c in moved),
-        *(ShiftedProblem(**whole, shifts=shifts) for shifts in moved),
+        *(Problem(**whole, pad_a=a, pad_b=b, pad_c=c) for a, b, c in by),
+        *(ShiftedProblem(**whole, shifts=shifts) for shifts in by),
     )
 
 
 def of_any_result(kernel: Kernel, seed: int) -> tuple[Problem, ...]:
     """The same of C alone, of a kernel that stores its results by TMA: rows of whole vectors that begin at no multiple of 16 bytes."""
-    dtype, out_dtype = types(kernel)
-    vector = VECTOR // element_type(out_dtype).bytes
-    whole: dict[str, Any] = {"m": 20, "n": 7 * vector, "k": 5 * vector, "dtype": dtype, "out_dtype": out_dtype, "seed": seed}
-    return Problem(**whole, pad_c=1), ShiftedProblem(**whole, shifts=(0, 0, 1))
+    return _moved(kernel, seed, [(0, 0, 1)])
 
 
 def of_any_end(kernel: Kernel, seed: int) -> tuple[Problem, ...]:

@@ -27,7 +27,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.errors import LaunchError
+from helpers.errors import LaunchError, joined
 from helpers.model import hardware
 from helpers.sim.layouts.tensor_map import SWIZZLES
 from helpers.sim.machine import cluster as clusters
@@ -258,7 +258,7 @@ def _by_names(names: Sequence[str]) -> str:
         return ""
     if missing and order == sorted(order):
         if len(missing) > 1:
-            return f"{_listed([NAMES[place] for place in missing], 'and')} are missing. "
+            return f"{joined([NAMES[place] for place in missing], 'and')} are missing. "
         where = f"behind {NAMES[missing[0] - 1]}" if missing[0] else f"before {NAMES[1]}"
         return f"{NAMES[missing[0]]} is missing: it is number {missing[0] + 1}, {where}. "
     moved = [place for place, found in enumerate(order) if found != place]
@@ -266,7 +266,7 @@ def _by_names(names: Sequence[str]) -> str:
         return ""
     if len(moved) == 2:
         return (
-            f"{_listed([NAMES[place] for place in moved], 'and')} have changed places: they are numbers {moved[0] + 1} and {moved[1] + 1}. "
+            f"{joined([NAMES[place] for place in moved], 'and')} have changed places: they are numbers {moved[0] + 1} and {moved[1] + 1}. "
         )
     return f"Number {moved[0] + 1} is {names[moved[0]]}, and should be {NAMES[moved[0]]}. "
 
@@ -276,11 +276,7 @@ def _by_kinds(kinds: Sequence[str], wanted: Sequence[str]) -> str:
     if len(kinds) != len(wanted) - 1:
         return ""
     may_be = [NAMES[place] for place in range(len(wanted)) if [*kinds[:place], wanted[place], *kinds[place:]] == wanted]
-    return f"{_listed(may_be, 'or')} is missing. " if may_be else ""
-
-
-def _listed(names: Sequence[str], word: str) -> str:
-    return f" {word} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return f"{joined(may_be, 'or')} is missing. " if may_be else ""
 
 
 def box(kernel: Kernel, name: str, itemsize: int) -> CopyBox:

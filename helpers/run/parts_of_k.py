@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from helpers.errors import quote
+from helpers.errors import joined, quote
 from helpers.toolchain.host_code import strip_comments
 
 from .differences import wrong_ones
@@ -142,13 +142,11 @@ def _listed(cuts: Mapping[int, int], form: str) -> str:
     by_cut: dict[int, list[int]] = {}
     for k, cut in sorted(cuts.items()):
         by_cut.setdefault(cut, []).append(k)
-    told = [f"{form.format(f'{cut:,}')} where K is {_or(ks)}" for cut, ks in sorted(by_cut.items(), reverse=True)[:_SHOWN]]
-    return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
-
-
-def _or(numbers: Sequence[int]) -> str:
-    said = [f"{number:,}" for number in numbers]
-    return " or ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+    told = [
+        f"{form.format(f'{cut:,}')} where K is {joined([f'{k:,}' for k in ks], 'or')}"
+        for cut, ks in sorted(by_cut.items(), reverse=True)[:_SHOWN]
+    ]
+    return joined(told, "and")
 
 
 def _where(source: str, what: str, patterns: Sequence[re.Pattern[str]]) -> str:

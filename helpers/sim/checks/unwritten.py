@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from helpers.errors import joined
 from helpers.sim.code.declarations import UninitializedVariable, used_without_value
 from helpers.sim.code.doubts import Ways, moves_memory, spaces_of
 from helpers.sim.code.program import Op
@@ -105,7 +106,7 @@ def note(m: Machine, op: Op, register: int, bad: np.ndarray, what: str, filler: 
     first = _first_use(m, op, register)
     array = first in loads
     declared = used_without_value(m.launch.source, first.line, array)
-    names = _listed([f"`{variable.name}`" for variable in declared], "or")
+    names = joined([f"`{variable.name}`" for variable in declared], "or")
     if array:
         own = "an array of its own (local memory)"
         message = f"A thread reads an element of {f'{names}, {own}' if names else own}, which it has not written"
@@ -149,15 +150,10 @@ def _look_for_first_use(m: Machine, op: Op, register: int) -> Op:
 def _advice(declared: Sequence[UninitializedVariable], array: bool) -> str:
     shared = " If the threads of the block are to share it, declare it __shared__." if array else ""
     if len(declared) != 1:
-        places = _listed([f"`{variable.name}` (line {variable.line})" for variable in declared], "and")
+        places = joined([f"`{variable.name}` (line {variable.line})" for variable in declared], "and")
         return (f"Look where {places} get their values: on every way to the use." if places else ADVICE) + shared
     (variable,) = declared
     if variable.extents:
         name, line, extents = variable
         return f"Give all elements of `{name}` a value first (line {line}), for example `{name}{extents} = {{}}`.{shared}"
     return f"Give `{variable.name}` a value where it is declared (line {variable.line}), for example `= 0`."
-
-
-def _listed(names: list[str], word: str) -> str:
-    """a, b or c"""
-    return f" {word} ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
