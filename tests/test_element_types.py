@@ -1,5 +1,7 @@
 """Products in every pair of element types: right kernels pass, wrong ones are found, and whatever looks at a run knows its types."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from helpers.course.lesson import LessonKernel
 from helpers.course.rungs import limit
 from helpers.element_types import ELEMENT_TYPES, RESULTS, element_type, named, result_type
 from helpers.errors import CourseError, LaunchError
-from helpers.model import hardware
+from helpers.model import hardware, predict
 from helpers.run import gemm
 from helpers.run.gemm import Problem
 from helpers.run.gpu import cublas_refuses
@@ -51,7 +53,10 @@ def test_a_right_kernel_on_tensor_cores_passes_and_is_known_as_such(dtype, out_d
     run = kernel.profile(256).run
     prediction = run.predict("H200 SXM")
     assert prediction.terms["the tensor cores"] > 0
-    assert "kernels like this one (tensor cores)" in prediction.statement
+    need = predict.demand(run)
+    assert predict.kernel_class(replace(need, mix={})) == "tensor cores"
+    # One matrix instruction among many addresses, as no recorded kernel has it.
+    assert "integer arithmetic, more than of theirs), so the error is unknown" in prediction.statement
     here = point(run)
     assert (here.dtype, here.flops) == (dtype, 2 * 256**3)
     assert here.compulsory == pytest.approx(gemm_point(256, 256, 256, dtype=dtype, out_dtype=out_dtype).compulsory)

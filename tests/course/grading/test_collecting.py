@@ -6,6 +6,7 @@ Tests of: helpers.course.grading.timestamps
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -112,11 +113,11 @@ def feedback(folder, name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "right", "said"),
     [
-        ("right", True, "49 of 49 shapes right"),
-        ("wrong", False, "of 45 shapes right"),
+        ("right", True, r"(\d+) of \1 shapes right"),
+        ("wrong", False, r"✗ \d+ of \d+ shapes right"),
         ("empty", False, "as it was given"),
-        ("hostile", False, "of 45 shapes right"),
-        ("hostile_and_right", True, "49 of 49 shapes right"),
+        ("hostile", False, r"✗ \d+ of \d+ shapes right"),
+        ("hostile_and_right", True, r"(\d+) of \1 shapes right"),
         ("deleted", False, "The cell of the answer was deleted"),
         ("elsewhere", True, "as it was given; the last other one"),
         ("twice", True, "2 cells say that they are the answer"),
@@ -129,7 +130,7 @@ def feedback(folder, name: str) -> str:
 def test_everybody_has_a_grade_and_a_reason(graded, name, right, said):
     folder, scores = graded
     assert scores[name] == (POINTS if right else 0)
-    assert said in feedback(folder, name)
+    assert re.search(said, feedback(folder, name))
     assert f"{POINTS if right else 0} of {POINTS} points" in feedback(folder, name)
 
 
