@@ -34,6 +34,7 @@ from helpers.still import choices
 
 from .empty_home import empty_home
 from .notebooks import paths
+from .own_kernel import own_kernel
 from .tooltips import as_abbreviations
 
 FOLDER = Path(__file__).resolve().parent / "lab" / "slides"
@@ -138,16 +139,9 @@ def run(notebook: NotebookNode, folder: Path, name: str) -> None:
 
     Raises CourseError with the cell that failed.
     """
-    client = _Client(
-        notebook,
-        timeout=600,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(folder)}},
-        extra_arguments=["--IPKernelApp.log_level=ERROR"],  # it warns of every TCP connection, on a machine's own as well
-    )
     kept = cache_folder("kernels")
     try:
-        with empty_home(kept and kept.parent) as environment:
+        with empty_home(kept and kept.parent) as environment, own_kernel(notebook, folder, _Client, timeout=600) as client:
             client.execute(env=environment)
     except CellExecutionError as error:
         raise CourseError(f"{name} did not run, so it has no slides: {error.ename}: {error.evalue}") from error

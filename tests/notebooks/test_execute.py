@@ -11,9 +11,9 @@ import time
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from helpers.course.steps import STEPS
+from helpers.front.own_kernel import own_kernel
 from helpers.front.slides import freeze_widgets
 from tests.browser.conftest import installed_browser
 from tests.notebooks.outcome import errors, pictures_without_text, wrong_checks
@@ -34,9 +34,9 @@ def test_a_notebook_runs_without_errors(step, tmp_path, monkeypatch, record_prop
     shutil.copy(path, folder)
     notebook = nbformat.read(folder / path.name, as_version=4)
     nbformat.validate(notebook)
-    resources = {"metadata": {"path": str(folder)}}
     start = time.perf_counter()
-    NotebookClient(notebook, timeout=LIMIT_SECONDS, kernel_name="python3", allow_errors=True, resources=resources).execute()
+    with own_kernel(notebook, folder, timeout=LIMIT_SECONDS, allow_errors=True) as client:
+        client.execute()
     seconds = time.perf_counter() - start
     record_property("seconds", round(seconds, 1))
     print(f"{path.name}: {seconds:.1f} s of {BUDGET_SECONDS} s")

@@ -8,11 +8,11 @@ import re
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from helpers.course.notebook_file import read
 from helpers.course.steps import STEPS, get
 from helpers.front import lessons
+from helpers.front.own_kernel import own_kernel
 from helpers.toolchain import clang, installation
 from tests.notebooks.outcome import errors
 
@@ -33,7 +33,8 @@ def test_a_lesson_runs_by_clang_but_for_what_asks_for_machine_code(number, by_cl
     monkeypatch.setenv("GEMM_LADDER_HOME", str(make_home(tmp_path / "home")))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = nbformat.reads(json.dumps(lessons.for_readers(read(get(number).notebook_path))), as_version=4)
-    NotebookClient(notebook, timeout=240, kernel_name="python3", allow_errors=True, resources={"metadata": {"path": tmp_path}}).execute()
+    with own_kernel(notebook, tmp_path, timeout=240, allow_errors=True) as client:
+        client.execute()
     assert errors(notebook) == []
     raised = [output for cell in notebook.cells for output in cell.get("outputs", ()) if output.output_type == "error"]
     assert raised and {output.ename for output in raised} == {"CourseError"}

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import nbformat
-from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
@@ -27,6 +26,7 @@ from helpers.paths import cache_folder
 from helpers.translation import ENGLISH, VARIABLE
 
 from ..empty_home import empty_home
+from ..own_kernel import own_kernel
 
 HELPERS = ROOT / "helpers"
 AT_ONCE = 2
@@ -86,14 +86,7 @@ def _run(path: Path) -> tuple[NotebookNode, float]:
     start = time.monotonic()
     notebook = nbformat.read(path, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(SETUP))
-    client = NotebookClient(
-        notebook,
-        timeout=600,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(path.parent)}},
-        extra_arguments=["--IPKernelApp.log_level=ERROR"],
-    )
-    with empty_home(cache_folder("site-home")) as environment:
+    with empty_home(cache_folder("site-home")) as environment, own_kernel(notebook, path.parent, timeout=600) as client:
         path_of_modules = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         try:
             client.execute(env=environment | {"PYTHONPATH": path_of_modules, VARIABLE: ENGLISH})
