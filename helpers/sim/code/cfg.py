@@ -31,6 +31,21 @@ def reachable(graph: Graph, start: int = 0) -> set[int]:
     return found
 
 
+def leading_to(graph: Graph, goal: int) -> set[int]:
+    """The blocks from which `goal` can be reached, itself included."""
+    before: dict[int, list[int]] = {}
+    for i, successors in enumerate(graph):
+        for s in successors:
+            before.setdefault(s, []).append(i)
+    found, waiting = {goal}, [goal]
+    while waiting:
+        for i in before.get(waiting.pop(), ()):
+            if i not in found:
+                found.add(i)
+                waiting.append(i)
+    return found
+
+
 def cycles(graph: Graph) -> set[int]:
     """The blocks that can reach themselves."""
     reach = [0] * len(graph)

@@ -98,14 +98,22 @@ def analyse(program: Program, linear_x: bool, uniform_y: bool, uniform_z: bool, 
             if b.index in reachable and b.end == "branch" and b.predicate[0] in different and b.target != b.next
         }  # fmt: skip
         dying = {(b, s) for b in branches for s in graph[b] if s in exits}
-        # Edges on which lanes die do not count.
-        meet = cfg.meeting_points([[s for s in successors if (i, s) not in dying] or [len(blocks)] for i, successors in enumerate(graph)])
+        meet = cfg.meeting_points(_lived_through(graph, dying))
         regions = _regions(blocks, ops, branches, dying, meet, exits)
         for region in regions.values():
             varying.update(register for index in region.blocks for p in blocks[index].positions for register in ops[p].writes)
         if (len(varying), len(branches)) == before:
             break
     return Analysis(blocks, {names[register] for register in varying}, regions, _live_in(program, blocks, graph), exits, reachable)
+
+
+def _lived_through(graph: list[list[int]], dying: set[tuple[int, int]]) -> list[list[int]]:
+    """The graph without the edges on which lanes die, which have nobody to meet: but a loop that is left by such edges alone keeps them.
+    Without its end nothing would come after anything, and no lanes would ever meet."""
+    end = len(graph)
+    edges = [[s for s in successors if (i, s) not in dying] or [end] for i, successors in enumerate(graph)]
+    ending = cfg.leading_to(edges, end)
+    return [edges[i] if i in ending else successors or [end] for i, successors in enumerate(graph)]
 
 
 def _deciding(op: Op) -> tuple[int, ...]:

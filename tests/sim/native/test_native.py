@@ -175,6 +175,30 @@ def test_divergence_loops_and_early_returns(block):
     both(compile_source(DIVERGENCE), (4, 1, 1), block, [values, np.zeros(len(values), np.int32), 60])
 
 
+LAST_LOOP = """extern "C" __global__ void last_loop(const int* in, int* out, int n) {
+    int sum = 0;
+    for (int k = 0; k < n; k += 32) {
+        const int i = k + threadIdx.x;
+        int mine = 7;
+        if (i < n) mine = in[i] < 500 ? in[i] / 3 : in[i] % 5;
+        sum += __shfl_xor_sync(~0u, mine, 1);
+    }
+    #pragma unroll 1
+    for (int i = threadIdx.x; i < 96; i += 32) {
+        if (i >= n) continue;
+        out[i] = sum + i;
+    }
+}
+"""
+
+
+def test_lanes_meet_in_a_kernel_that_ends_with_a_loop():
+    """Its lanes leave by the end of that loop alone. All that came before was left to the NumPy machine: nobody met anywhere."""
+    values = np.random.default_rng(2).integers(1, 1000, 96).astype(np.int32)
+    for n in (64, 75):
+        both(compile_source(LAST_LOOP), (1, 1, 1), (32, 1, 1), [values, np.zeros(96, np.int32), n])
+
+
 def test_random_arithmetic():
     """Random programs of integer and float instructions, with branches, on random data."""
     rng = random.Random(5)

@@ -90,10 +90,10 @@ def instruction_counts(
 
 
 @functools.lru_cache(maxsize=4)  # up to 20 MB each
-def sliced(text: str, symbol: str, accesses: bool, usual: bool = False) -> Slice | None:
-    """The slice of one kernel; None if the disassembly does not have it. usual: of its `usual_way`."""
+def sliced(text: str, symbol: str, accesses: bool, usual: bool = False, stored: bool = False) -> Slice | None:
+    """The slice of one kernel; None if the disassembly does not have it. usual: of its `usual_way`. stored: see `Slice`."""
     function = parse(text).get(symbol)
-    return None if function is None else Slice(usual_way(function) if usual else function, accesses)
+    return None if function is None else Slice(usual_way(function) if usual else function, accesses, stored)
 
 
 _WARPGROUP = re.compile(r"^[A-Z]GMMA(\.SP)?\.64x(\d+)x")

@@ -21,6 +21,7 @@ class SassBlock:
     needed: list[int] = field(default_factory=list)
 
 
+_STORES = ("st", "red", "atom")
 _RARE = "slowpath"  # in the names of ptxas's functions for numbers that its quick division, root and reciprocal are wrong on
 
 
@@ -43,11 +44,17 @@ def usual_way(function: SassFunction) -> SassFunction:
     return replace(function, instructions=tuple(instructions)) if changed else function
 
 
-class Slice:
-    """A code section cut into basic blocks, with the slice marked."""
+def stores_results(i: SassInstruction) -> bool:
+    """Does it store to memory of the device, as far as the code says?"""
+    return i.row.op in _STORES and i.row.space in ("global", "generic")
 
-    def __init__(self, function: SassFunction, accesses: bool):
+
+class Slice:
+    """A code section cut into basic blocks, with the slice marked. stored: of the branches and of where results go, and nothing else."""
+
+    def __init__(self, function: SassFunction, accesses: bool, stored: bool = False):
         self.function = function
+        self.stored = stored
         self.instructions = function.instructions
         self.accesses = accesses
         starts = set(function.labels.values())
@@ -98,6 +105,8 @@ class Slice:
         """Names an instruction needs for our purpose; None if it is of no interest by itself."""
         if i.row.ends_block or i.row.convergence:
             return i.reads
+        if self.stored:
+            return frozenset([*i.addressing, *registers_of(i.predicate)]) if stores_results(i) else None
         if i.row.per_thread and i.predicate is not None:
             return frozenset(registers_of(i.predicate))
         if self.accesses and i.row.space:

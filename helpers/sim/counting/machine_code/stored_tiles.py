@@ -21,9 +21,9 @@ from helpers.sim.code.sass_operands import SassAddress
 from .constants import cubin_constants, launch_constants
 from .counts import sliced
 from .execute import SliceRun
+from .slicing import stores_results
 from .values import CannotTell
 
-_STORES = ("st", "red", "atom")
 _MOST_STEPS = 20_000  # basic blocks
 _TOGETHER = 1 << 13  # blocks
 
@@ -55,7 +55,7 @@ class StoreRun(SliceRun):
         self.stored: list[np.ndarray] | None = [] if lanes is None else None  # bytes of the matrix: [blocks, lanes], -1 where none
 
     def observe(self, i, mask):
-        if i.row.op not in _STORES or i.row.space not in ("global", "generic"):
+        if not stores_results(i):
             return
         place = next((self.address(s) for s in i.sources if isinstance(s, SassAddress)), None)
         if place is None:
@@ -79,13 +79,13 @@ class StoreRun(SliceRun):
         done = super().run()
         for index, why in self.unknown_sites.items():
             i = self.program.instructions[index]
-            if i.row.op in _STORES and i.row.space in ("global", "generic"):
+            if stores_results(i):
                 raise CannotTell(why)
         return done
 
 
 def _run(compiled, grid, block, args, blocks, cluster, matrix: StoredMatrix, lanes: int | None) -> StoreRun:
-    program = sliced(compiled.sass, compiled.symbol, True)
+    program = sliced(compiled.sass, compiled.symbol, True, stored=True)
     if program is None:
         raise CannotTell("there is no machine code for this kernel")
     dims = tuple(cluster or (1, 1, 1))
