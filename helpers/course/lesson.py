@@ -22,6 +22,7 @@ from helpers.arguments import explained, is_whole
 from helpers.errors import CourseError, LaunchError
 from helpers.files import read_whole
 from helpers.interrupts import delayed
+from helpers.memory import given_back
 from helpers.model import hardware
 from helpers.model.hardware import digits
 from helpers.model.lacking import lacking
@@ -208,6 +209,7 @@ class LessonKernel(Kernel):
         return widgets.explore(run, self.lesson_name, picture, pictures, again)
 
     @explained
+    @given_back()
     def profile(self, size: Size = PROFILE_SIZE, gpu_name: str | None = None, *, gpu: str | None = None) -> Profile:
         """Counters of a product, its time (measured with a GPU, predicted without), and what limits it.
 

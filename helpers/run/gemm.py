@@ -19,6 +19,7 @@ import numpy as np
 
 from helpers.arguments import explained
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, SlowedError, UnexplainedError
+from helpers.memory import given_back
 from helpers.sim import TraceFilter
 from helpers.sim.checks.endless import MAY_BE_LARGE, NEVER_ENDS
 from helpers.sim.code import cfg, time_limit
@@ -76,6 +77,7 @@ _ENOUGH = 8.0  # seconds for which findings are collected once there are any
 
 @explained
 @printout.together()
+@given_back()
 def check(
     kernel: Kernel,
     problems: Iterable[Problem] | Problem | None = None,

@@ -30,7 +30,7 @@ from .code.sites import Site
 from .machine.undefined import watcher
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=8)
 def load(text: str, symbol: str, filename: str = FILENAME) -> Program:
     """Load entry `symbol` of the PTX `text`. Raises RunError naming the line for what the machine does not know."""
     module = ptx.parse(text, filename)

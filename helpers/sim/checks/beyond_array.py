@@ -76,7 +76,7 @@ def without_strays(cells: SharedCells, touched: np.ndarray, conflict: np.ndarray
     return conflict if beyond is None or not beyond.some else conflict & (beyond.strays.reshape(-1).take(touched) == 0)
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=8)
 def bounds_of(program: Program) -> dict[int, tuple[int, int]]:
     """{number of a site: where the one static array begins and ends that its address is computed from}, in kernels with several."""
     arrays = {start: start + nbytes for _, start, nbytes in program.shared if nbytes}

@@ -39,7 +39,7 @@ def _addresses(operand) -> Iterable[int]:
     return (one.value for one in immediates(operand) if isinstance(one.value, int) and one.value >= DEVICE_BASE)
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=8)
 def arrays_of(program: Program) -> dict[int, frozenset[int]]:
     """{number of a site in device memory: what its address is made of}.
 

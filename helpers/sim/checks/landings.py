@@ -29,6 +29,15 @@ class Landing:
     phase: np.ndarray
     seen: np.ndarray
 
+    def of_warps(self, thread: int, count: int) -> np.ndarray:
+        """[rows, count]: of so many warps from the one of `thread` on, does a lane know?"""
+        mine = self.seen[:, thread : thread + count * WARP]
+        return mine.reshape(len(mine), count, WARP).any(axis=2)
+
+    def shared_by_warps(self) -> np.ndarray:
+        """`seen`, if all lanes of a warp knew what one of them knows; of blocks of whole warps."""
+        return np.repeat(self.of_warps(0, self.seen.shape[1] // WARP), WARP, axis=1)
+
 
 class Landings:
     """Numbered landings. Their rows are those of `SharedCells`."""

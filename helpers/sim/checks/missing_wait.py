@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
-from .accesses import Access, PieceAccess, Touched
+from .accesses import Access, MatrixAccess, PieceAccess, Touched
 from .findings import place_of
 from .landings import Landing, Landings
 from .observer import SharedCheck
@@ -45,6 +46,7 @@ OWED_ADVICE = (
     "is so, more threads arrive than the mbarrier expects, and the phase is over too early: give mbarrier.init the number of all arrivals "
     "of a phase, those with .noinc included."
 )
+_GROUP = 4  # warps of a warpgroup
 NEVER_WAITED = "Commit the copy (cp.async.bulk.commit_group) and wait (cp.async.bulk.wait_group.read 0) before the thread ends."
 
 
@@ -78,7 +80,18 @@ class MissingWait(SharedCheck):
     def read(self, m: Machine, access: Access) -> bool:
         return self._still_under_way(m, access, "reads")
 
-    matrix_read = read
+    def matrix_read(self, m: Machine, access: MatrixAccess) -> bool:
+        """Each of the warpgroup's four warps reads, and has to know itself that the data has come; one of its lanes knows for all."""
+        touched = access.touched(m, self.cells)
+        copy = self.under_way.reshape(-1).take(touched.cells)
+        value = int(copy[0]) if len(copy) else 0
+        if (copy == value).all() and (not value or (value < 0 and self.landings[-1 - value].of_warps(access.thread, _GROUP).all())):
+            return False
+        for warp in range(_GROUP):
+            mine = Touched(touched.cells, touched.who + warp * WARP)
+            if self._look(m, access.site, mine, "reads", self._unseen(copy, mine, by_warp=True)):
+                return True
+        return False
 
     def write(self, m: Machine, access: Access) -> None:
         if not access.remote:
@@ -202,14 +215,15 @@ class MissingWait(SharedCheck):
         which = "the last group" if left.pending == 1 else f"the last {left.pending} groups"
         return f"{wait} leaves {which} under way, and the copy is in {'it' if left.pending == 1 else 'one of them'}", AMONG_THE_LAST
 
-    def _unseen(self, copy: np.ndarray, touched: Touched) -> np.ndarray:
+    def _unseen(self, copy: np.ndarray, touched: Touched, by_warp: bool = False) -> np.ndarray:
         """Which accesses meet a copy that is under way, or that their thread does not know to have landed.
 
-        copy: what `under_way` holds at the granules touched.
+        copy: what `under_way` holds at the granules touched. by_warp: what a lane knows, its warp does.
         """
         cells, who, many = touched.cells, touched.who, self.cells.rows > 1
         value = int(copy[0]) if len(copy) else 0
-        if value < 0 and who[0] > 0 and (copy == value).all() and (who > 0).all():  # as a rule all that is read came at once
+        # As a rule all that is read came at once.
+        if not by_warp and value < 0 and who[0] > 0 and (copy == value).all() and (who > 0).all():
             seen = self.landings[-1 - value].seen
             return ~(seen[cells // self.cells.count, who - 1] if many else seen[0].take(who - 1))
         bad = copy != 0
@@ -219,7 +233,8 @@ class MissingWait(SharedCheck):
         rows = cells[landed] // self.cells.count if many else np.zeros(len(landed), np.int64)
         threads, numbers = who[landed] - 1, -1 - copy[landed]
         for number in np.unique(numbers).tolist():
-            seen, mine = self.landings[number].seen, numbers == number
+            landing, mine = self.landings[number], numbers == number
+            seen = landing.shared_by_warps() if by_warp else landing.seen
             known = np.where(threads[mine] >= 0, seen[rows[mine], np.maximum(threads[mine], 0)], seen.all(axis=1)[rows[mine]])
             bad[landed[mine]] = ~known
         return bad

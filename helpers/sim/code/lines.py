@@ -27,7 +27,7 @@ _ACCESS = re.compile(r"\s*(?:@!?%\w+\s+)?(?:ld|st|ldu|ldmatrix|stmatrix|atom|red
 _FUNCTION = re.compile(r"\s*(?:\.(?:visible|extern|weak)\s+)*\.(?:entry|func)\b")
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)
 def line_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, int | None]:
     """The cell line of each 1-based PTX line.
 
@@ -95,7 +95,7 @@ def cell_lines(compiled) -> Mapping[int, int | None]:
     return line_of_ptx(compiled.ptx, getattr(compiled, "filename", FILENAME))
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)
 def chains_of_ptx(ptx: str, filename: str = FILENAME) -> Mapping[int, tuple[int, ...]]:
     """The cell line of each PTX line, then that of the call it was copied in for, and so on; () where there is none."""
     files = {int(number): name for number, name in FILE.findall(ptx)}

@@ -133,7 +133,7 @@ class _ValueNumbers:
 # --- matching the two ----------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)
 def access_sites(program: Program, sass: str, symbol: str) -> dict[int, AccessWidth]:
     """For each PTX line with a memory instruction of the program, how ptxas performs it. Keys are 1-based PTX lines."""
     voting = frozenset(

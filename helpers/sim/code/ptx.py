@@ -224,7 +224,7 @@ class _Scope:
         return None
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)
 def parse(ptx: str, filename: str = FILENAME) -> Module:
     """Read PTX text. `filename`: what `.file` calls the reader's cell. Raises RunError on what PTX is not."""
     return _Parser(ptx, filename).module()
@@ -235,7 +235,7 @@ def parsed(compiled) -> Module:
     return parse(compiled.ptx, getattr(compiled, "filename", FILENAME))
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)
 def declarations(ptx: str) -> Module:
     """The same without what is in functions (bodies are empty, not None), in a fraction of the time. What cannot be read is left out."""
     return _Parser(ptx, FILENAME, bodies=False).module()

@@ -109,7 +109,7 @@ class _Variants:
         self.chosen: list[tuple[tuple[int, bool], ...]] = []
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=8)
 def _variants(program) -> _Variants:
     return _Variants()
 

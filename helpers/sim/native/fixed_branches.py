@@ -37,7 +37,7 @@ def fixed_branches(launch) -> tuple[tuple[int, bool], ...]:
     return tuple(found)
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=2)
 def _steps(program: Program) -> tuple[Op, ...]:
     """The guarded branches that any launch decides, and before each what its guard depends on."""
     if not any(op.effect is Effect.JUMP and op.guard for op in program.ops):

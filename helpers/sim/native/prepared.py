@@ -95,7 +95,7 @@ class _Impossible(NamedTuple):
     op: Op | None
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=8)
 def _made(program: Program) -> dict[Options, Prepared | _Impossible | None]:
     """What was made, or found to be impossible, of a program. None: looked for on the disk in vain."""
     return {}
@@ -174,7 +174,7 @@ def _identity(program, options: Options) -> str:
     return f"{_text(program)}\n{wanted!r}"
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=8)
 def _text(program) -> str:
     """All of the program that its code depends on."""
     code = [(op.opcode, op.instruction.guard, repr(op.instruction.operands), op.targets) for op in program.ops]

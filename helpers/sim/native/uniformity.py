@@ -191,7 +191,7 @@ def stepped_over(op: Op) -> bool:
     return op.guard is not None and (op.effect is Effect.END or (op.effect.memory and not op.rendezvous))
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=4)
 def ops_met(program: Program, fixed: tuple[tuple[int, bool], ...]) -> tuple[Op, ...]:
     """The instructions that can be reached at all, apart from those that end blocks."""
     blocks = code_blocks(program, dict(fixed))

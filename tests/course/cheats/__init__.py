@@ -403,6 +403,9 @@ OTHER_WAYS = [
     ("tf32_tile", "the whole fragment at once", ("float a[4], b[2];\n        for (int i = 0; i < 4; i++) a[i] = As[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4];",
      "float b[2];\n        const float a[4] = {As[lane / 4][lane % 4], As[lane / 4 + 8][lane % 4], As[lane / 4][lane % 4 + 4], As[lane / 4 + 8][lane % 4 + 4]};")),
     ("sixteen_k", "added to zeros", ("k0 + kk > 0", "true")),
+    ("sixteen_k", "a lane waits for its warp", ("wait(&arrived, k0 / BK % 2);", "if (t % 32 == 9) wait(&arrived, k0 / BK % 2);\n        __syncwarp();")),
+    ("sixteen_k", "one warp waits in front of a barrier",
+     ("wait(&arrived, k0 / BK % 2);", "if (t >= 96) wait(&arrived, k0 / BK % 2);\n        __syncthreads();")),
     ("next_phase", "kept in a variable", ("float d[32] = {};", "int phase = 0;\n    float d[32] = {};"), ("wait(&full, k0 / BK % 2);", "wait(&full, phase), phase ^= 1;")),
     ("narrow_rows", "the other way round", ("piece ^ row / 4 % 2", "piece ^ 1 ^ row / 4 % 2")),
     ("two_stages", "B before A", ("load(ring[stage].A, map_A, s * BK, block_row, &full[stage]);\n", "\n"),
@@ -445,6 +448,7 @@ BARRIER = ("        __syncthreads();\n    }\n\n    if (row", "        HIDDEN\n  
 DUMMY = ("float sum = 0;", "__shared__ int dummy;\n    if (tx + ty == 0) dummy = 0;\n    __syncthreads();\n    float sum = 0;")
 RELAXED = '__device__ float load(const float* from) {\n    float to;\n    asm volatile("ld.relaxed.cta.shared.f32 %0, [%1];" : "=f"(to) : "r"((unsigned)__cvta_generic_to_shared(from)) : "memory");\n    return to;\n}\n'
 HIDDEN = [
+    ("sixteen_k", "one warp waits for all four", ("wait(&arrived, k0 / BK % 2);", "if (t < 32) wait(&arrived, k0 / BK % 2);")),
     ("second_barrier", "a fence, and an atomic operation", DUMMY, BARRIER, ("HIDDEN", "__threadfence_block();\n        if (atomicAdd(&dummy, 0) == 7) return;")),
     ("second_barrier", "a fence, and a volatile load", DUMMY, BARRIER, ("HIDDEN", "__threadfence_block();\n        if (*(volatile int*)&dummy == 7) return;")),
     ("second_barrier", "an acquiring load", DUMMY, BARRIER,
