@@ -134,17 +134,28 @@ def _meet(numbers: Sequence[int], stored: Sequence[np.ndarray]) -> tuple[int, in
     return (int(owners[met[0]]), int(owners[met[0] + 1])) if met.size else None
 
 
-def _unreached(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
-    (across, down), grid = shape.tiles(problem.m, problem.n), shape.grid(problem.m, problem.n)
-    launch = _launch(kernel, shape, problem)
-    found = machine_code.stored_tiles(*launch, shape.cluster)
+def _first_stored(found: tuple[np.ndarray, np.ndarray] | None, grid: tuple[int, int, int]) -> np.ndarray | None:
+    """Of the blocks of a layer of the grid, the tile that each stores to, -1 for none. None where one stores to several, or none to any.
+
+    found: what `machine_code.stored_tiles` says."""
     if found is None:
         return None
     first, last = (ends.reshape(grid[2], -1) for ends in found)
     first, last = first.min(axis=0), last.max(axis=0)  # of the blocks along z, which share a tile
     stores = last >= 0
-    if not stores.any() or (first != last)[stores].any():
+    return None if not stores.any() or (first != last)[stores].any() else last
+
+
+def _unreached(kernel: Kernel, shape: Geometry, problem: Problem) -> str | None:
+    (across, down), grid = shape.tiles(problem.m, problem.n), shape.grid(problem.m, problem.n)
+    launch = _launch(kernel, shape, problem)
+    found = _first_stored(machine_code.stored_tiles(*launch, shape.cluster, lanes=1), grid)
+    if found is not None and np.unique(found[found >= 0]).size == across * down:
+        return ""  # as a rule
+    first = _first_stored(machine_code.stored_tiles(*launch, shape.cluster), grid)
+    if first is None:
         return None
+    stores = first >= 0
     reached = np.zeros(across * down, bool)
     reached[first[stores]] = True
     if reached.all():

@@ -31,10 +31,11 @@ class _Part:
 
 class SliceRun:
     """One launch (or some of its blocks) of the slice. jumps: over the trips of steady loops. most_lanes: of each block, the first ones,
-    if not all are wanted: whole warps."""
+    if not all are wanted: whole warps, or warps of one lane (`warp`), where no lane hears of others."""
 
     jumps = True
     most_lanes: int | None = None
+    warp = WARP
 
     def __init__(self, program, grid, block, constants, blocks, accesses, budget, cluster):
         self.program = program
@@ -43,7 +44,7 @@ class SliceRun:
         self.budget, self.clustered = budget, math.prod(cluster) > 1
         grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
         self.threads = min(block[0] * block[1] * block[2], self.most_lanes or 1024)
-        self.lanes = -(-self.threads // WARP) * WARP
+        self.lanes = -(-self.threads // self.warp) * self.warp
         linear = np.arange(self.lanes, dtype=np.int64)
         tid = (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1]))
         if blocks is None:
@@ -99,10 +100,10 @@ class SliceRun:
 
     def warps_in(self, mask) -> int:
         if mask is None:
-            return self.count_blocks * (self.lanes // WARP)
+            return self.count_blocks * (self.lanes // self.warp)
         if mask.shape[-1] == 1:
-            return int(mask.sum()) * (self.count_blocks // mask.size) * (self.lanes // WARP)
-        some = mask.reshape(*mask.shape[:3], -1, WARP).any(axis=-1)
+            return int(mask.sum()) * (self.count_blocks // mask.size) * (self.lanes // self.warp)
+        some = mask.reshape(*mask.shape[:3], -1, self.warp).any(axis=-1)
         return int(some.sum()) * (self.count_blocks * self.lanes // mask.size)
 
     def lanes_in(self, mask) -> int:
@@ -111,9 +112,9 @@ class SliceRun:
         return int(np.count_nonzero(mask)) * (self.count_blocks * self.lanes // mask.size)
 
     def by_warp(self, array):
-        """[..., warps, 32] view of an array that has lanes, or [..., 1, 1]."""
+        """[..., warps, lanes of a warp] view of an array that has lanes, or [..., 1, 1]."""
         array = np.broadcast_to(array, np.broadcast_shapes(array.shape, (1, 1, 1, self.lanes)))
-        return array.reshape(*array.shape[:3], -1, WARP)
+        return array.reshape(*array.shape[:3], -1, self.warp)
 
     def per_warp(self, array, reduce):
         """Apply `reduce` (np.any, np.all) to each warp and give every lane of it the result."""

@@ -21,6 +21,7 @@ from helpers.sim.code.sass_operands import SassAddress
 from .constants import cubin_constants, launch_constants
 from .counts import sliced
 from .execute import SliceRun
+from .semantics.cross_lane import HEARS_OF_OTHERS
 from .slicing import stores_results
 from .values import CannotTell
 
@@ -48,6 +49,7 @@ class StoreRun(SliceRun):
 
     def __init__(self, program, grid, block, constants, blocks, cluster, matrix: StoredMatrix, lanes: int | None):
         self.most_lanes = lanes
+        self.warp = min(WARP, lanes or WARP)
         super().__init__(program, grid, block, constants, blocks, True, _MOST_STEPS, cluster)
         self.matrix = matrix
         self.first = np.full(self.count_blocks, np.iinfo(np.int64).max)  # tile with the lowest number that the block stores to
@@ -88,6 +90,8 @@ def _run(compiled, grid, block, args, blocks, cluster, matrix: StoredMatrix, lan
     program = sliced(compiled.sass, compiled.symbol, True, stored=True)
     if program is None:
         raise CannotTell("there is no machine code for this kernel")
+    if lanes == 1 and any(program.instructions[index].name in HEARS_OF_OTHERS for part in program.blocks for index in part.needed):
+        raise CannotTell("lanes hear of each other")
     dims = tuple(cluster or (1, 1, 1))
     constants = launch_constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args, dims)
     constants |= cubin_constants(compiled.cubin, compiled.symbol)
@@ -97,12 +101,14 @@ def _run(compiled, grid, block, args, blocks, cluster, matrix: StoredMatrix, lan
 
 
 def stored_tiles(
-    compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], matrix: StoredMatrix, cluster: Sequence[int] | None = None
-) -> tuple[np.ndarray, np.ndarray] | None:
+    compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], matrix: StoredMatrix, cluster: Sequence[int] | None = None,
+    lanes: int = WARP,
+) -> tuple[np.ndarray, np.ndarray] | None:  # fmt: skip
     """(lowest, highest) number of the tiles that the first warp of each block stores to, by linear block index; (a large number, -1) of a
     block whose first warp stores nothing to the matrix. None where that depends on data, or there is no machine code.
 
-    compiled, grid, block, args: as for `instruction_counts`. Raises TimeIsUp where a `time_limit` is over.
+    compiled, grid, block, args: as for `instruction_counts`. lanes: 1 asks the first lane alone, which is much quicker; None where what
+    it does depends on other lanes. Raises TimeIsUp where a `time_limit` is over.
     """
     total = grid[0] * grid[1] * grid[2]
     parts = []
@@ -110,7 +116,7 @@ def stored_tiles(
         for start in range(0, total, _TOGETHER):
             time_limit.look()
             blocks = range(start, min(total, start + _TOGETHER))
-            parts.append(_run(compiled, grid, block, args, blocks, cluster, matrix, WARP))
+            parts.append(_run(compiled, grid, block, args, blocks, cluster, matrix, lanes))
     except (CannotTell, CourseError):  # CourseError: there is no disassembler on this machine
         return None
     return np.concatenate([part.first for part in parts]), np.concatenate([part.last for part in parts])

@@ -29,6 +29,19 @@ def test_the_tile_of_each_block(backwards):
     assert [*np.delete(first, 6)] == [*np.delete(last, 6)]
 
 
+def test_the_first_lane_says_the_same_where_it_stores_to_all_that_its_warp_does(backwards):
+    by_warp = machine_code.stored_tiles(backwards.compiled, GRID, BLOCK, [BASE, WIDTH, 0], MATRIX)
+    alone = machine_code.stored_tiles(backwards.compiled, GRID, BLOCK, [BASE, WIDTH, 0], MATRIX, lanes=1)
+    np.testing.assert_array_equal(by_warp, alone)
+
+
+@pytest.mark.parametrize("cross", ["__shfl_xor_sync(~0u, col, 1)", "__popc(__ballot_sync(~0u, threadIdx.x > 2)) + col - 29"])
+def test_the_first_lane_alone_does_not_say_what_comes_of_others(cross):
+    kernel = helpers.compile(SOURCE.replace("FROM", "").replace("width + col", f"width + ({cross})"))
+    assert machine_code.stored_tiles(kernel.compiled, GRID, BLOCK, [BASE, WIDTH, 0], MATRIX) is not None
+    assert machine_code.stored_tiles(kernel.compiled, GRID, BLOCK, [BASE, WIDTH, 0], MATRIX, lanes=1) is None
+
+
 def test_the_elements_of_some_blocks_are_those_that_the_machine_stores(backwards):
     stored = np.full((24, WIDTH), -1, np.float32)
     backwards.launch(GRID, BLOCK, [stored, WIDTH, np.zeros(1, np.int32)], on="cpu")

@@ -9,6 +9,8 @@ from helpers.sim.counting.machine_code.values import TRUE, known
 
 from .handlers import meaning_of, set_carries, set_register
 
+HEARS_OF_OTHERS = frozenset({"VOTE", "VOTEU", "ELECT", "SHFL"})  # what they give a lane depends on other lanes
+
 
 @meaning_of("R2UR")
 def _to_uniform(launch, i, mask):
@@ -24,7 +26,7 @@ def _to_uniform(launch, i, mask):
             rows = np.broadcast_to(rows, active.shape)
             chosen = np.take_along_axis(rows, active.argmax(axis=-1)[..., None], axis=-1)
         shape = (*chosen.shape[:3], launch.lanes)
-        value = np.broadcast_to(chosen, (*chosen.shape[:4], WARP)).reshape(shape)
+        value = np.broadcast_to(chosen, (*chosen.shape[:4], launch.warp)).reshape(shape)
     set_register(launch, i, value, mask)
     set_carries(launch, i, (None if value is None else mine != value,), mask)
 
