@@ -114,6 +114,12 @@ MEANINGS: dict[str, str] = {
 MEANINGS_OF_OTHER_UNITS: dict[str, str] = {
     requests("local", "ld"): "loads of local memory: spilled registers, and arrays whose index is not known when the kernel is compiled",
     requests("local", "st"): "stores to it, which all go through to L2",
+    requests("global", "atom"): "global atomic operations whose result is used: instructions of whole warps",
+    sectors("global", "atom"): "32-byte sectors that those touch",
+    requests("global", "red"): "global atomic operations whose result nobody uses: instructions of whole warps",
+    sectors("global", "red"): "32-byte sectors that those touch",
+    executed("shared_atom"): "atomic operations on shared memory: instructions of whole warps",
+    shared_wavefronts("atom"): "wavefronts: turns in which shared memory serves those",
     SHARED_WAVEFRONTS_OF_ALL: "wavefronts of all kinds of access, asynchronous copies (cp.async.ca) among them",
     SHARED_WAVEFRONTS_OF_ALL_IDEAL: "as many as they would be without bank conflicts",
     tensor("hmma"): "matrix instructions of a warp: 16-bit and TF32 products on the tensor cores",

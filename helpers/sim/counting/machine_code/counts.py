@@ -15,6 +15,7 @@ from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.program import Op
 from helpers.sim.code.sass import SassInstruction, parse
 from helpers.sim.code.sass_opcodes import opcode_row
+from helpers.sim.code.sass_operands import registers_of
 from helpers.sim.counting import names, rules
 
 from .constants import cubin_constants, launch_constants
@@ -221,17 +222,30 @@ def _doubtful(compiled, ops: Iterable[Op]) -> set[str]:
 
 def _repeated(instructions: Sequence[SassInstruction]) -> set[str]:
     """Counters of memory that one instruction of the PTX reaches again and again: ptxas makes a loop of an atomic operation that the
-    hardware has not, which loads, compares and exchanges until nobody came between."""
-    loops = [(i.target, i.index) for i in instructions if i.target is not None and i.target <= i.index]
-    inner = [instructions[first : last + 1] for first, last in loops]
-    lines = {body[-1].ptx_line for body in inner if len({i.ptx_line for i in body}) == 1}
+    hardware has not, which loads, compares and exchanges until nobody came between. So do readers, for a sum of their own or a lock."""
+    loops = [instructions[i.target : i.index + 1] for i in instructions if i.target is not None and i.target <= i.index]
+    lines = {body[-1].ptx_line for body in loops if len({i.ptx_line for i in body}) == 1}
+    tried = {i.index for body in loops for i in body if i.row.op == "atom" and _decides(i, body)}
     found: set[str] = set()
     for i in instructions:
-        if i.row.space and i.ptx_line is not None and i.ptx_line in lines:
+        if i.row.space and i.ptx_line is not None and (i.ptx_line in lines or i.index in tried):
             found.add(names.executed(i.row.executed_as or f"shared_{i.row.op}"))
             for space in ("global", "shared", "local") if i.row.space == "generic" else (i.row.space,):
                 found.update(charged_counters(SiteAccess(space, i.row.op), i))
     return found
+
+
+def _decides(atomic: SassInstruction, loop: Sequence[SassInstruction]) -> bool:
+    """Does the loop go on or end by what this atomic operation of it has found?"""
+    told: set[str] = set()
+    for i in (*loop, *loop):  # what one turn has found, the next may ask
+        if i.row.leaves and i.predicate is not None and not told.isdisjoint(registers_of(i.predicate)):
+            return True
+        if i is atomic or not told.isdisjoint(i.reads):
+            told |= i.writes
+        elif i.predicate is None:
+            told -= i.writes
+    return False
 
 
 def _without(unknown: Container[str], totals: Mapping[str, int], by_line: Mapping[int, Mapping[str, int]]):

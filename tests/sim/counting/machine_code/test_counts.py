@@ -94,6 +94,22 @@ def test_arithmetic_that_neither_ptx_nor_machine_code_can_tell_is_left_out(body,
     assert not any(name in line for line in outcome.by_line.values() for name in map(names.threads, unknown))
 
 
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        ("int old = *(volatile int*)c, seen; do { seen = old; old = atomicCAS(c, seen, seen + 3); } while (old != seen);", False),
+        ("if (i % 32 == 0) { while (atomicExch(c, 1)) ; c[1]++; __threadfence(); atomicExch(c, 0); }", False),
+        ("int sum = 0; for (int k = 0; k < 5; k++) sum += atomicAdd(c + k, 1); c[8 + i] = sum;", True),
+        ("int sum = 0; for (int k = 0; k < a[i]; k++) sum += atomicAdd(c + k, 1); c[8 + i] = sum;", True),
+    ],
+)
+def test_how_often_an_atomic_operation_is_tried_depends_on_who_comes_between(body, known):
+    compiled = compile_source(f'extern "C" __global__ void k(int* a, int* c) {{ int i = threadIdx.x; {body} }}')
+    outcome = simulate(compiled, (2, 1, 1), (32, 1, 1), [np.full(32, 2, np.int32), np.zeros(64, np.int32)])
+    assert (names.requests("global", "atom") in outcome.counters) == known == (names.requests("global", "atom") not in outcome.unknown)
+    assert names.requests("global", "ld") in outcome.counters or not known
+
+
 def test_integer_divisions_are_counted():
     compiled = compile_source('extern "C" __global__ void k(const int* a, int* c, int n) { c[threadIdx.x] = a[threadIdx.x] / n % 7; }')
     outcome = simulate(compiled, (1, 1, 1), (32, 1, 1), [np.ones(32, np.int32), np.zeros(32, np.int32), 5])
