@@ -613,7 +613,7 @@ def is_part_of(words: str, whole: str) -> bool:
 def _counted(words: str) -> tuple[str, str]:
     """The counter that these words name, and the array if they are about one; ("", "") where lines are not told apart."""
     for pattern, counter in _COUNTERS:
-        if found := re.fullmatch(pattern, words.removesuffix(" of each warp")):
+        if found := re.fullmatch(pattern, _shared_out(words)[0]):
             return counter, next(filter(None, found.groups()), "")
     return "", ""
 
@@ -636,26 +636,41 @@ _ORDERED = (
 _TRACED = (barriers_per_fill, barriers_passed, bulk_copies_of_a_block, stages_at_a_time, *_ORDERED)  # of what is not about an array
 
 
+_PARTS: dict[str, Callable[[Any], int]] = {
+    " of each warp": lambda run: _warps(run),
+    " of each block": lambda run: math.prod(run.grid),
+    " of each block's warps": lambda run: math.prod(run.grid),
+}
+
+
 @explained
 def measure(words: str) -> Callable[[Any], float]:
     """The function of a run that these words name: "sectors per load of A", "shared loads", "LDS instructions". Instructions, loads
-    and stores are counted per warp; " of each warp" behind them divides by the launch's warps. Registers, spills, threads, shared
-    memory and the warps that fit on a multiprocessor (of the recorded runs' GPU) can be asked of a kernel as well. Raises CourseError
-    for other words.
+    and stores are counted per warp; " of each warp" behind them divides by the launch's warps, " of each block" by its blocks, as
+    what one thread of a block starts wants it, and so does " of each block's warps". Registers, spills, threads, shared memory and the
+    warps that fit on a multiprocessor (of the recorded runs' GPU) can be asked of a kernel as well. Raises CourseError for other words.
     """
     return _named(str(words))[0]
 
 
 def _named(words: str) -> tuple[Callable[[Any], float], bool]:
     """The function of `measure`, and whether it needs a traced run."""
-    total, per_warp, rest = words.partition(" of each warp")
-    if per_warp and not rest:
+    total, many = _shared_out(words)
+    if many is not None:
         of_all, traced = _named(total)
-        return (lambda run: of_all(run) / _warps(run)), traced
+        return (lambda run: of_all(run) / many(run)), traced
     for pattern, function in _MEASURES:
         if found := re.fullmatch(pattern, words):
             return _bound(function, found.groups()), r"(\w+)" in pattern or function in _TRACED
     raise CourseError(f"Nothing here counts {words!r}. There are: {_known()}.")
+
+
+def _shared_out(words: str) -> tuple[str, Callable[[Any], int] | None]:
+    """What these words count of a launch, and by how many of its parts they divide that; None: they do not."""
+    for suffix, many in _PARTS.items():
+        if words.endswith(suffix):
+            return words.removesuffix(suffix), many
+    return words, None
 
 
 def _kernel(run):

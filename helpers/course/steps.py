@@ -328,7 +328,7 @@ STEPS: tuple[Step, ...] = (
         arch="sm_90a",
         expect=(
             expect("wgmma instructions of each warp == 1/16 K"),
-            expect("bulk copies of each warp <= 5/512 K"),
+            expect("bulk copies of each block <= 5/64 K"),
             expect("global loads per result == 0"),
             expect("shared loads per result == 0"),
             expect("shared stores per result == 0"),

@@ -13,7 +13,7 @@ import pytest
 import helpers
 from helpers.course import measures
 from helpers.course.comparing import edited
-from helpers.course.exercises import exercise
+from helpers.course.exercises import exercise, exercises
 from helpers.course.steps import STEPS, get
 from helpers.errors import CourseError
 from helpers.run import gemm
@@ -241,10 +241,29 @@ def test_words_name_what_is_counted():
     run = run_of("shared_tile")  # 4 blocks of 32 warps, K = 64
     words = {"global loads": 2 * 2, "shared loads": 64 + 16, "multiply-adds": 64, "BAR instructions": 4}
     assert {name: measures.measure(f"{name} of each warp")(run) for name in words} == words
+    assert measures.measure("global loads of each block")(run) == 32 * words["global loads"]
+    assert measures.measure("shared loads of each block's warps")(run) == 32 * words["shared loads"]
     assert measures.measure("registers per thread")(run) == run.kernel.registers
     assert measures.multiply_add_share(run) == 64 * 128 / measures.measure("all instructions")(run)
     with pytest.raises(CourseError, match="Nothing here counts 'trips'.*sectors per load of A; "):
         measures.measure("trips")
+
+
+OF_PARTS = {
+    f"{where}: {each.text}": each
+    for where, expectations in [*((row.name, row.expect) for row in STEPS), *((one.slug, one.expect) for one in exercises().values())]
+    for each in expectations
+    if " of each " in each.text
+}
+
+
+def test_what_each_part_of_a_launch_shall_do_is_a_whole_number():
+    """No warp starts 0.8 copies."""
+    assert len(OF_PARTS) > 40
+    for where, expectation in OF_PARTS.items():
+        bound = next(bound for bound in (expectation.exactly, expectation.at_most, expectation.at_least) if bound is not None)
+        bound = bound(helpers.Problem(64, 64, 64)) if callable(bound) else bound
+        assert bound == int(bound), where
 
 
 def test_what_shared_memory_and_instructions_leave_of_the_peak():

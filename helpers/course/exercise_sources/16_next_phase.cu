@@ -5,7 +5,7 @@
 //! hint: An mbarrier is in phase 0, 1, 0, ... A wait for parity p returns at once if the phase that is over last had this parity.
 //! hint: When the second step begins to wait, the first phase is over. For which parity must it wait?
 //! hint: The phase of a step is its number modulo 2.
-//! expect: bulk copies of each warp == 1/128 K
+//! expect: bulk copies of each block == 1/32 K
 //! expect: wgmma instructions of each warp == 1/16 K
 //! expect: shared loads per result == 0
 //! expect: global loads per result <= 1

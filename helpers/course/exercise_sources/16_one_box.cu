@@ -5,7 +5,7 @@
 //! hint: What a copy takes is said by box_A, from which the course makes the tensor map; the loop below goes through boxes.
 //! hint: The mbarrier counts bytes, and they stay the same. The places in shared memory stay the same, too: boxes of 8 rows lay behind each other.
 //! hint: box_A = {BM, BK, 128}, and one load(tile_A, map_A, k0, block_row, &ready) in place of the loop.
-//! expect: bulk copies of each warp == 1/128 K
+//! expect: bulk copies of each block == 1/32 K
 //! expect: wgmma instructions of each warp == 1/16 K
 //! expect: shared loads per result == 0
 //! expect: global loads per result <= 1

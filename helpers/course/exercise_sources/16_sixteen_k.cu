@@ -9,7 +9,7 @@
 //! hint: wait, then before_products(), wgmma(d, descriptor(As + kk, 512, 2), descriptor(Bs + kk * BN, 1024, 1), k0 + kk > 0) for kk = 0 and 16, and
 //!     after_products().
 //! expect: wgmma instructions of each warp == 1/16 K
-//! expect: bulk copies of each warp == 1/64 K
+//! expect: bulk copies of each block == 1/16 K
 //! expect: shared loads per result == 0
 //! expect: global loads per result <= 1
 //! after: The swizzle of 64 bytes is another mode of the same idea. Copy and descriptor must name the same one, and no instruction of yours computes it.

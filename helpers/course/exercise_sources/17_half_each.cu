@@ -5,9 +5,9 @@
 //! hint: load_for_both writes to the same place in both blocks, and the mbarrier at the same place in each of them counts the bytes.
 //! hint: Block `rank` of the cluster fetches half `rank`. The other half arrives without its doing; the bytes to expect stay the same.
 //! hint: One load_for_both in place of the loop, with rank where the loop has half.
-//! expect: bulk copies of each warp == 1/80 K
+//! expect: bulk copies of each block == 1/16 K
 //! expect: bulk copies of the busiest block == 1/16 K
-//! expect: wgmma instructions of each warp == 1/20 K
+//! expect: wgmma instructions of each block's warps == 1/4 K
 //! expect: shared loads per result == 0
 //! expect: global loads per result <= 1
 //! after: Each tile of B now leaves the L2 cache once for two blocks. In exchange a stage is empty only when both blocks have read it.

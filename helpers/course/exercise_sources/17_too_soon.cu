@@ -5,8 +5,8 @@
 //! hint: When has a product been computed: when it was issued, when its group was closed, or when the group was waited for?
 //! hint: An arrival at `empty` says that the stage has been read. What has been waited for at that moment?
 //! hint: wgmma reads its tiles while the threads go on. Only the wait in after_products() says that it has done so: the arrival belongs behind it.
-//! expect: bulk copies of each warp == 1/80 K
-//! expect: wgmma instructions of each warp == 1/20 K
+//! expect: bulk copies of each block == 1/16 K
+//! expect: wgmma instructions of each block's warps == 1/4 K
 //! expect: shared loads per result == 0
 //! expect: barriers passed by each warp == 1
 //! expect: global loads per result <= 1

@@ -7,8 +7,8 @@
 //! hint: A wait for the parity of the phase before the first, which is 1, returns at once. So the parity to wait for is 1 in the first round, 0 in the second.
 //! hint: For step s of stage s % STAGES: wait(&empty[stage], s / STAGES % 2 ^ 1), then expect(&full[stage], sizeof(Stage)), and a load each for A
 //!     and B with &full[stage].
-//! expect: bulk copies of each warp == 1/80 K
-//! expect: wgmma instructions of each warp == 1/20 K
+//! expect: bulk copies of each block == 1/16 K
+//! expect: wgmma instructions of each block's warps == 1/4 K
 //! expect: shared loads per result == 0
 //! expect: stages at a time == 2
 //! expect: global loads per result <= 1
