@@ -1,7 +1,7 @@
 //! kind: diagnose
 //! title: ReLU too early
-//! task: Diagnose this one. Most shapes pass and there is no finding. What do the shapes that fail have in common? The
-//!     formula: C = max(0, alpha A B + beta C + bias).
+//! task: Diagnose this one. Some shapes pass, others fail, and there is no finding. What do those that fail have in common?
+//!     The formula: C = max(0, alpha A B + beta C + bias).
 //! hint: check() names alpha and beta of the shapes that fail.
 //! hint: They are those with beta other than 0. Is the old C inside the maximum?
 //! hint: Add beta * c to the product first, then the bias, and apply ReLU last.
