@@ -198,6 +198,7 @@ class Exercise:
         if said := said_of(answer):
             raise CourseError(f"{self.slug}: your kernel says that it takes {said}, and the exercise gives it by rows. Leave that out.")
         with Progress(f"checking {answer.name}") as progress:
+            options["causes"] = self.kind != "diagnose"  # else they are what is asked
             report = gemm.check(answer, progress=progress, seed=seed, **options)
             if self.scales and report.correct:
                 report = demanding.joined(

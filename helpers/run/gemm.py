@@ -87,6 +87,7 @@ def check(
     seed: int | None = None,
     patience: float = PATIENCE,
     whole: bool = False,
+    causes: bool = True,
 ) -> CheckReport:
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
@@ -100,6 +101,7 @@ def check(
     The longest of the shapes drawn, or one with K `beyond_16_bits`, which comes last where nothing else was wrong and native code has
     executed the longest, is put off where native code notices something in it, because the NumPy machine takes long to
     say what; if the other shapes have findings, it is not tried before these are gone. whole: it is tried all the same.
+    causes: say what may be why a product is wrong; False: who asks shall find that out, of what is wrong and the line that stored it.
     Where all of its own shapes are right, it is asked besides whether each of many tiles is one of a block's (`_unreached_tiles`), and a
     remark says whether an index of 32 bits is too short for matrices of 2^32 elements (`_of_far_rows`).
     """
@@ -110,8 +112,9 @@ def check(
         raise LaunchError(f"check(seconds={seconds!r}): seconds are a number.")
     if not isinstance(patience, numbers.Real) or not (progress is None or callable(progress)):
         raise LaunchError(f"check(patience={patience!r}, progress={progress!r}): seconds, and a function of (problems done, in all).")
-    if not isinstance(whole, bool):
-        raise LaunchError(f"check(whole={whole!r}): write True or False.")
+    for name, flag in (("whole", whole), ("causes", causes)):
+        if not isinstance(flag, bool):
+            raise LaunchError(f"check({name}={flag!r}): write True or False.")
     if problems is None:
         seed = secrets.randbits(16) if seed is None else seed
         wide = (*of_any_alignment(kernel, seed), *of_any_end(kernel, seed)) if takes_several(kernel) else ()
@@ -214,7 +217,10 @@ def check(
             findings.setdefault(("uninitialized", line, None, ""), Finding("uninitialized", line, said, advice=advice))
     waiting = problems[longest] if put_off and order == [longest] else None
     untried = len(problems) - len(cases) - (waiting is not None)
-    in_order = tuple(_told(kernel, *_of_few_bits(kernel, cases, wrong_here), not findings))
+    if causes:
+        in_order = tuple(_told(kernel, *_of_few_bits(kernel, cases, wrong_here), not findings))
+    else:
+        in_order = tuple(_stored_by(kernel, [cases[index] for index in sorted(cases)]))
     return CheckReport(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
         results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel), far))),
@@ -388,6 +394,16 @@ def _told(kernel: Kernel, cases: list[Case], explained: bool = False, clean: boo
         said = likely_causes.near_factors(first.problem, lambda other: _is_right(other, PATIENCE, kernel))
         cases[failed[0]] = replace(first, message=first.message + said)
     return [_with_narrow(kernel, case) for case in cases]
+
+
+def _stored_by(kernel: Kernel, cases: list[Case]) -> list[Case]:
+    """The cases; the first whose result is wrong names the line that stored its first wrong element, and nothing of what may be why."""
+    place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
+    if place is not None and not isinstance(cases[place].problem, SampledProblem) and cases[place].problem.k <= DEEP[1]:
+        with contextlib.suppress(CourseError):  # what cannot be run again is told as it is
+            if (site := _again(kernel, fitted(kernel, cases[place].problem)).site) is not None:
+                cases[place] = replace(cases[place], line=site.line, calls=site.calls)
+    return cases
 
 
 def _with_narrow(kernel: Kernel, case: Case) -> Case:

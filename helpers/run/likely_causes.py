@@ -16,7 +16,7 @@ from helpers.sim import Trace
 
 from . import transposes
 from .differences import wrong_ones
-from .own_products import MATRICES
+from .own_products import MATRICES, types
 
 if TYPE_CHECKING:
     from .kernel import Kernel
@@ -153,9 +153,10 @@ def rounding(kernel: Kernel) -> FewBits | None:
     opcode, line = found
     name, bits = ("BF16", 8) if "bf16" in opcode else ("FP16", 11)
     where = None if line is None else f"Line {line}, “{quote(kernel.source, line)}”,"
+    once = "" if types(kernel)[1] == "float32" else ", and round once, where C is stored"
     held = f"{bits} bits, and C is held to what sums in FP32 reach"
     if on_tensor_cores:
-        advice = "let the accumulators be float (.f32 for D and C), and round once, where C is stored"
+        advice = f"let the accumulators be float (.f32 for D and C){once}"
         return FewBits(f"{where or 'A matrix instruction'} keeps sums in FP16 ({opcode}), which have {held}: {advice}.", bits)
     if by_threads is None:
         return FewBits(
@@ -166,7 +167,7 @@ def rounding(kernel: Kernel) -> FewBits | None:
     does = {"cvt": "rounds to", "mul": "multiplies in"}.get(opcode.split(".")[0], "adds up in")
     return FewBits(
         f"{where or 'An instruction'} {does} {name} ({opcode}), which has {held}: multiply and add up in float, with elements "
-        "that are made float first, and round once, where C is stored.",
+        f"that are made float first{once}.",
         bits,
     )
 

@@ -373,3 +373,14 @@ def test_half_a_warp_that_loads_is_said_to_count_in_full():
     failed = [text for ok, text in exercise("half_and_half").judge(helpers.compile(source), 1).lines() if not ok]
     assert len(failed) == 1 and failed[0].startswith("global loads per result: yours 16")
     assert failed[0].endswith("An access that part of a warp executes counts in full: here 16 of 32 threads on average.")
+
+
+def test_who_is_to_diagnose_is_not_told_the_cause():
+    """Which shapes are wrong, by how much, and who stored it: the rest is what the exercise asks."""
+    starter = helpers.compile(exercise("half_sums").starter, entry="half_sums")
+    said, all_said = str(exercise("half_sums").judge(starter, seed=1)), str(gemm.check(starter, seed=1))
+    assert "keeps sums in FP16" in all_said and "keeps sums in FP16" not in said
+    assert "(.f32 for D and C)." in all_said and "round once" not in all_said  # C is FP32 already
+    assert "yours 0.02128601, expected 0.02129305. Line 46 stored it" in said
+    with pytest.raises(CourseError, match="write True or False"):
+        gemm.check(starter, causes=0)
