@@ -158,14 +158,15 @@ class LessonKernel(Kernel):
     def _wording(self, verdict: Verdict, told: set[str]) -> str:
         """A verdict as a sentence, and of the first that is not met that the kernel climbs. Where its tile is another than that of this
         step's own kernel, or a thread's part of it, that is said: it is no mistake by itself. told: what has been said in this report."""
-        said = f"{verdict.text}: {verdict.yours:g} (expected {verdict.expected})."
+        said = f"{verdict.text}: {verdict.yours:g} (expected {verdict.expected}{verdict.at})."
         if verdict.ok or told or self.step is None or self._expect is not None:
             return said
         own, mine = gemm.geometry(reference(self.step.slug)), gemm.geometry(self)
         (rows, columns), results, here = own.tile, *(math.prod(shape.tile) // math.prod(shape.block) for shape in (own, mine))
         whose = f"tile is {rows} × {columns}" if own.tile != mine.tile else f"threads have {results} results each and here {here}"
+        at_this = " at this K" if verdict.at else ""
         other, alike = "more" if verdict.too_much else "fewer", own.tile == mine.tile and results == here
-        because = "" if alike or not verdict.yours else f"That is {other} than this step's own kernel has, whose {whose}; "
+        because = "" if alike or not verdict.yours else f"That is {other} than this step's own kernel has{at_this}, whose {whose}; "
         told.add(f"{because}climb() takes it all the same.")
         return " ".join((said, *told))
 

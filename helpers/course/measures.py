@@ -45,7 +45,7 @@ from .overlap import multiply_adds_behind_loads as multiply_adds_behind_loads
 from .overlap import pairs_under_way as pairs_under_way
 
 if TYPE_CHECKING:  # the step table imports this module, and must stay quick to import
-    from helpers.run.gemm import Problem
+    from helpers.run.gemm import Geometry, Problem
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 _COUNTED_AS = {"ld": (AccessKind.LOAD, AccessKind.COPY), "st": (AccessKind.STORE,)}  # as the counters of global memory do
@@ -335,6 +335,18 @@ def wavefronts_per_copy(run) -> float:
     return copies / needed if needed else 0.0
 
 
+def shared_stores_before_last_copy(run) -> float:
+    """The same of those which a block executes before its last asynchronous copy, in a traced run: of tiles that do not come by copies,
+    and not of sums that warps leave to each other at the end. All of them where there are no copies."""
+    trace = whole(run.trace)
+    copies = trace.select(op=AccessKind.COPY).accesses
+    stores = trace.select(space="shared", op={AccessKind.STORE, AccessKind.ATOMIC}).accesses
+    last = np.full(math.prod(run.grid), np.iinfo(np.int64).max if not len(copies) else -1)
+    np.maximum.at(last, copies["block"], copies["order"])
+    shape = shape_of(run)
+    return WARP * int(np.count_nonzero(stores["order"] < last[stores["block"]])) / (shape.m * shape.n)
+
+
 @explained
 def barriers_per_warp(run) -> float:
     """Barriers that each warp comes to, named ones as well. An instruction whose guard is false is executed, and no barrier. Raises
@@ -457,6 +469,7 @@ class Verdict:
     expected: str
     ok: bool
     too_much: bool = False
+    at: str = ""
 
     def __str__(self) -> str:
         mark = "pass" if self.ok else "FAIL"
@@ -471,7 +484,8 @@ class Expectation:
     number or a function of the `Problem`. of_array: the measure is about one array, which needs a traced run. of_order: about
     the order of copies, loads and multiply-adds, which needs one with TraceFilter(math=True). of_whole_tiles: it is not asked of blocks
     that share tiles of C, which leave their sums to each other in device memory. longer: elements by which the leading dimensions are
-    larger than in the other runs; below 0: N and K are so much less, and the leading dimensions as they were.
+    larger than in the other runs; below 0: N and K are so much less, and the leading dimensions as they were. scaled: of what a
+    kernel's tile decides, by what the bound is multiplied for a kernel of this geometry.
     """
 
     text: str
@@ -483,6 +497,7 @@ class Expectation:
     of_order: bool = False
     of_whole_tiles: bool = False
     longer: int = 0
+    scaled: Callable[[Geometry], float] | None = None
 
     def __post_init__(self):
         if sum(bound is not None for bound in (self.exactly, self.at_most, self.at_least)) != 1:
@@ -492,12 +507,15 @@ class Expectation:
         """Measure the run and compare."""
         yours = self.measure(run)
         bound = next(bound for bound in (self.exactly, self.at_most, self.at_least) if bound is not None)
+        at = f" at K = {shape_of(run).k}" if callable(bound) else ""
         bound = bound(shape_of(run)) if callable(bound) else bound
+        if self.scaled is not None:
+            bound *= self.scaled(_geometry(run.kernel))
         if self.exactly is not None:
-            return Verdict(self.text, yours, f"{bound:g}", yours == bound, yours > bound)
+            return Verdict(self.text, yours, f"{bound:g}", yours == bound, yours > bound, at)
         if self.at_least is not None:
-            return Verdict(self.text, yours, f"at least {bound:g}", yours >= bound)
-        return Verdict(self.text, yours, f"at most {bound:g}", yours <= bound, yours > bound)
+            return Verdict(self.text, yours, f"at least {bound:g}", yours >= bound, at=at)
+        return Verdict(self.text, yours, f"at most {bound:g}", yours <= bound, yours > bound, at)
 
 
 _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
@@ -508,6 +526,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"global loads per result", global_loads_per_result),
     (r"shared loads per result", shared_loads_per_result),
     (r"shared stores per result", shared_stores_per_result),
+    (r"shared stores per result before the last copy", shared_stores_before_last_copy),
     (r"wavefronts per shared load", wavefronts_per_shared_load),
     (r"wavefronts per asynchronous copy", wavefronts_per_copy),
     (r"wavefronts per multiply-add", shared_wavefronts_per_multiply_add),
@@ -633,7 +652,9 @@ _ORDERED = (
     copies_at_a_time, matrix_instructions_behind_copies, multiply_adds_behind_a_tile, multiply_adds_behind_copies,
     multiply_adds_of_a_warp, shared_loads_at_a_time,
 )  # fmt: skip
-_TRACED = (barriers_per_fill, barriers_passed, bulk_copies_of_a_block, stages_at_a_time, *_ORDERED)  # of what is not about an array
+_TRACED = (
+    barriers_per_fill, barriers_passed, bulk_copies_of_a_block, shared_stores_before_last_copy, stages_at_a_time, *_ORDERED,
+)  # fmt: skip  # of what is not about an array
 
 
 _PARTS: dict[str, Callable[[Any], int]] = {
@@ -689,9 +710,13 @@ def _scale_block(kernel) -> tuple[int, int, int]:
 
 def _shared_bytes(kernel) -> int:
     """Static and dynamic shared memory of a block."""
+    return kernel.shared_bytes + _geometry(kernel).shared
+
+
+def _geometry(kernel) -> Geometry:
     from helpers.run.gemm import geometry
 
-    return kernel.shared_bytes + geometry(kernel).shared
+    return geometry(kernel)
 
 
 def _known() -> str:
@@ -735,9 +760,9 @@ def at_line(run, text: str) -> LineOfRun:
     return LineOfRun(run, line_number(run.kernel, text))
 
 
-def expect(sentence: str, of_whole_tiles: bool = False) -> Expectation:
+def expect(sentence: str, of_whole_tiles: bool = False, scaled: Callable[[Geometry], float] | None = None) -> Expectation:
     """An expectation from a sentence: "sectors per load of A <= 4", "barriers per warp == 1/16 K + 1".
-    of_whole_tiles: as in `Expectation`.
+    of_whole_tiles, scaled: as in `Expectation`.
 
     The bound is a number, a fraction, or one of them times K and then some. "global loads where rows are 2 longer == 8" is about a run in
     which the leading dimensions are larger by so much, "where rows are 3 shorter" about one in which N and K are less by so much and the
@@ -756,8 +781,10 @@ def expect(sentence: str, of_whole_tiles: bool = False) -> Expectation:
         bounds = {{"==": "exactly", "<=": "at_most", ">=": "at_least"}[relation]: bound}
         with contextlib.suppress(CourseError):
             function, traced = _named(what)
-            of_order = function in _ORDERED
-            return Expectation(text, function, **bounds, of_array=traced, of_order=of_order, of_whole_tiles=of_whole_tiles, longer=longer)
+            return Expectation(
+                text, function, **bounds, of_array=traced, of_order=function in _ORDERED, of_whole_tiles=of_whole_tiles, longer=longer,
+                scaled=scaled,
+            )  # fmt: skip
     raise CourseError(
         f"{sentence!r} is not an expectation. Write one of [{_known()}], then <=, == or >=, then a number or a multiple of K."
     )

@@ -14,7 +14,7 @@ from helpers.errors import CourseError, called_from, quote, statement_line
 from helpers.run import gemm
 from helpers.run.gemm import Problem, SampledProblem
 from helpers.run.kernel import Kernel, Run
-from helpers.run.own_products import counted_size
+from helpers.run.own_products import counted_shape
 from helpers.run.problem import PositiveSample
 from helpers.sim import TraceFilter
 from helpers.sim.code.hardware_units import WARP
@@ -29,6 +29,7 @@ _APART = 64  # elements of K where blocks far apart show that their tiles are
 _NOT_ASKED = "not asked of blocks that share tiles of C, which leave their sums to each other in device memory."
 _SPACES = frozenset({"global", "shared", "cluster"})
 _IN_ORDER = 128  # elements of K in which the order of copies, loads and multiply-adds shows
+_IN_STAGES = 256  # in which a kernel that copies 128 of them at a time has a second stage to fill
 _OF_MATRICES = 512  # the same of kernels for tensor cores, whose rings of tiles are deeper
 _ALIKE = 0.05  # blocks are alike that differ by less
 _COUNTED = (names.INSTRUCTIONS, names.requests("global", "ld"), names.sectors("global", "ld"), names.requests("global", "st"))
@@ -39,18 +40,19 @@ def judged(
 ) -> tuple[tuple[str, bool], ...]:
     """(sentence, good) of each expectation. wording: the sentence of a verdict.
 
-    They are judged on a product of `counted_size`, whose result is compared, and once more on the large product that the check of this
+    They are judged on a product of `counted_shape`, whose result is compared, and once more on the large product that the check of this
     seed computed some blocks of: what holds at one size alone has not been met.
     """
-    size = counted_size(kernel)
     ordered = any(expectation.of_order for expectation in expectations)
-    apart = ordered and size**3 // WARP > TraceFilter().limit // 2  # multiply-adds, which would leave no room for accesses
+    in_stages = any(expectation.measure is measures.stages_at_a_time for expectation in expectations)
+    rows, columns, steps = counted_shape(kernel, _IN_STAGES if in_stages else _IN_ORDER if ordered else 0)
+    apart = ordered and rows * columns * steps // WARP > TraceFilter().limit // 2  # multiply-adds, which would leave no room for accesses
     # Nothing is asked about registers that lie in memory, and of these there may be more accesses than a trace holds.
     trace = TraceFilter(spaces=_SPACES, math=ordered and not apart)
     runs = {}
     for longer in sorted({0, *(expectation.longer for expectation in expectations)}, key=abs):
-        width, pad = size + min(longer, 0), abs(longer)
-        problem = replace(gemm.problem_for(kernel, size, width, width), pad_a=pad, pad_b=pad, pad_c=pad)
+        less, pad = min(longer, 0), abs(longer)
+        problem = replace(gemm.problem_for(kernel, rows, columns + less, steps + less), pad_a=pad, pad_b=pad, pad_c=pad)
         arrays = gemm.fitted(kernel, problem).arrays()
         before = tuple(array.copy() for array in arrays)
         runs[longer] = run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=trace)

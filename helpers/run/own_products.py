@@ -98,6 +98,14 @@ def counted_size(kernel: Kernel) -> int:
     return max(COUNTED_SIZE, *geometry(kernel).tile)
 
 
+def counted_shape(kernel: Kernel, least_k: int = 0) -> tuple[int, int, int]:
+    """M, N and K of such a run of a kernel whose tiles may be no powers of two: whole tiles, and a K of `least_k` or more that whole steps
+    divide (steps are powers of two)."""
+    size = counted_size(kernel)
+    m, n = (-(-size // extent) * extent for extent in geometry(kernel).tile)
+    return m, n, 1 << (max(size, least_k) - 1).bit_length()
+
+
 def takes_batch(kernel: Kernel) -> bool:
     """Does the kernel say that it looks at z, and take nothing that describes one product only?"""
     describes_one = tensor_maps(kernel) or pieces(kernel) or block_scales.scale_block(kernel) is not None

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import helpers
-from helpers.course import proof, steps
+from helpers.course import proof, steps, strategy
 from helpers.course.exercises import exercise, exercises
 from helpers.course.lesson import LessonKernel, reference
 from helpers.course.measures import Expectation
@@ -126,6 +126,47 @@ def test_the_kernel_on_the_page_does_not_answer_what_is_to_be_written(slug):
 @pytest.mark.parametrize("slug", cheats.REPLACED)
 def test_an_exercise_about_tiles_wants_tiles(slug):
     assert not all(ok for _, ok in judged(slug, cheats.source("coalesced", cheats.REPLACED[slug])))
+
+
+LISTED = [
+    *(("autotune", setting) for setting in strategy.CONFIGURATIONS.values()),
+    *(("warp_specialized", setting) for setting in strategy.TENSOR_CONFIGURATIONS.values()),
+    ("fp8", {"BM": 192, "CONSUMERS": 3}),
+    ("fp8", {"BM": 128, "STAGES": 6}),
+    ("fp8", {"SCALE_K": 0}),
+    ("tma_wgmma", {"BM": 64}),
+]
+
+
+COPY = "copy1(&stage.A[a_k + k][a_row + i * A_ROWS], a_from + a_offset[i] + k, a_k + k < left);"
+LOAD = "*reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);"
+
+
+def judged_as_step(slug: str, edits=(), **setting):
+    source = variant(reference(slug).source, **setting)
+    for old, new in dict(edits).items():
+        assert old in source
+        source = source.replace(old, new)
+    kernel = LessonKernel(compile_source(source, arch=reference(slug).compiled.arch), slug)
+    return proof.judged(kernel, kernel.step.expect, 1, lambda verdict: f"{verdict.text}: {verdict.yours:g} {verdict.expected}{verdict.at}.")
+
+
+@pytest.mark.parametrize(("slug", "setting"), LISTED)
+def test_what_a_lesson_lists_or_recommends_meets_its_counters(slug, setting):
+    """A smaller tile loads more for each result, and its rows may be no power of two."""
+    assert all(ok for _, ok in judged_as_step(slug, **setting))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (COPY, COPY + COPY, "global loads per result: 2.25 at most 1.25 at K = 128"),
+        (LOAD, "for (int i = 0; i < 4; i++) to[i] = reinterpret_cast<const volatile float*>(from)[i];", "shared loads per result: "),
+    ],
+)
+def test_a_smaller_tile_is_no_excuse_for_loading_twice(old, new, said):
+    ((text, _),) = [(text, ok) for text, ok in judged_as_step("autotune", {old: new}, BM=128) if not ok]
+    assert text.startswith(said)
 
 
 def test_counters_are_judged_at_more_than_one_size():
