@@ -126,9 +126,32 @@ def in_statements(message: str, source: str) -> str:
 
 
 def quote(source: str, number: int | None) -> str:
-    """The text of a line as a report shows it, cut short; "" if there is no such line."""
+    """The text of a line as a report shows it, cut short; "" if there is no such line. Of inline assembly that begins in this line with no
+    instruction (a bracket, registers) the first one that accesses memory, multiplies or waits, else the first."""
     lines = source.split("\n")
-    return cut(lines[number - 1].strip()) if number is not None and 1 <= number <= len(lines) else ""
+    if number is None or not 1 <= number <= len(lines):
+        return ""
+    return cut((_is_assembly(source, number) and _first_instruction(lines[number - 1 :])) or lines[number - 1].strip())
+
+
+def _first_instruction(lines: Sequence[str]) -> str:
+    """The first instruction of inline assembly that begins in the first of these lines, if that line has none itself; else ""."""
+    texts = (_STRINGS.search(line) for line in lines[:_LINES_OF_ASSEMBLY])  # of each line, with the names of macros between its strings
+    own, *others = (_BETWEEN.sub(r"\1", text[1]) if text else "" for text in texts)
+    if _instructions(own):
+        return ""
+    end = next((i for i, line in enumerate(lines[1:]) if line.lstrip()[:1] not in _GOES_ON), len(lines))
+    found = _instructions("".join(others[:end]))
+    return next((one for one in found if _WORKS.match(one)), next(iter(found), ""))
+
+
+def _instructions(text: str) -> list[str]:
+    """The PTX instructions in what strings say, without labels, brackets, declarations and branches."""
+    parts = (
+        _LABEL.sub("", part.strip(" }") if part.count("}") > part.count("{") else part).strip().lstrip("{ ")
+        for part in re.split(r"(?:;|\\n|\\t|\s)*(?:;|\\n)(?:;|\\n|\\t|\s)*", text)
+    )
+    return [f"{part};" for part in parts if part and not _NO_INSTRUCTION.match(part)]
 
 
 def statement_line(source: str, number: int | None) -> int | None:
@@ -150,6 +173,11 @@ def _is_assembly(source: str, number: int | None) -> bool:
 
 
 _ASSEMBLY = re.compile(r"\basm\b")
+_STRINGS, _BETWEEN = re.compile(r'"(.*)"'), re.compile(r'"[\s#]*(\w*)[\s#]*"')
+_LABEL = re.compile(r"^[\s{]*[\w$]+:(?!:)")
+_NO_INSTRUCTION = re.compile(r"\.|//|(?:@!?\w+\s+)?bra\b")
+_WORKS = re.compile(r"(?:@!?\w+\s+)?(?:\w*mma|mbarrier|\w*bar|barrier|cp|\w*ld\w*|\w*st|stmatrix|atom|red|fence|multimem|prefetch\w*)\b")
+_LINES_OF_ASSEMBLY = 40
 _GOES_ON = (":", '"', ",", "/")  # begins such a line: operands, more of the text, a comment
 
 

@@ -391,12 +391,17 @@ class Profile(Tabular):
         for name, meaning in metrics.MEANINGS.items():
             if name in run.counters and (shared or "shared" not in name):
                 if name == metrics.threads("ffma") and (executed := run.counters.get(metrics.opcode("FFMA"))):
-                    meaning += f"; as instructions of whole warps: {executed:,}"
+                    off = "" if run.counters[name] else ", switched off: the predicates of all their threads are false"
+                    meaning += f"; as instructions of whole warps: {executed:,}{off}"
                 found.append((name, f"{run.counters[name]:,}", meaning))
             elif name == metrics.threads("ffma"):
                 found.append((name, "not known", f"{meaning}: {metrics.in_words(run.outcome.uncounted) or 'data decide it'}"))
         for name, meaning in metrics.MEANINGS_OF_OTHER_UNITS.items():
             if run.counters.get(name) and (name not in _OF_COPIES or run.counters.get(metrics.executed("ldgsts"))):
+                if name == metrics.SHARED_WAVEFRONTS_OF_ALL_IDEAL:
+                    own = sum(run.counters.get(metrics.shared_conflicts(op), 0) for op in ("ld", "st", "atom"))
+                    more = run.counters[metrics.SHARED_WAVEFRONTS_OF_ALL] - run.counters[name] - own
+                    meaning += f"; those that bank conflicts of the copies add: {more:,}"
                 found.append((name, f"{run.counters[name]:,}", meaning))
         return found
 

@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from helpers.errors import in_html
+
 # Colours are JupyterLab's, which follow its theme; what stands behind the comma is for pages without them.
 STYLE = """<style>
 .ladder-table{overflow-x:auto}
@@ -63,8 +65,8 @@ class Table:
     def _repr_html_(self) -> str:
         head = self._row("th scope='col'", self.header) if self.header else ""
         body = "".join(self._row("td", row) for row in self.rows)
-        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
-        below = "".join(f"<div>{html.escape(sentence)}</div>" for sentence in self.below if sentence)
+        caption = f"<caption>{in_html(self.caption)}</caption>" if self.caption else ""
+        below = "".join(f"<div>{in_html(sentence)}</div>" for sentence in self.below if sentence)
         table = f"<table>{caption}<thead>{head}</thead><tbody>{body}</tbody></table>"
         tall = bool(self.header) and len(self.rows) > _TALL
         table = f"<div class='ladder-table{' tall' if tall else ''}'{_SCROLLS if tall else ''}>{table}</div>"

@@ -26,17 +26,21 @@ from .canvas import BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, VERMILLION, Choice,
 
 @dataclass(frozen=True)
 class Column:
-    """One number per line. counters: summed. per: divided by the sum of these, if any. unless: not shown where that was counted."""
+    """One number per line. counters: summed. per: divided by the sum of these, if any. unless: not shown where that was counted.
+    threads: counts the threads that take part; where these are known to be none the number is 0."""
 
     title: str
     counters: tuple[str, ...]
     colour: str
     per: tuple[str, ...] = ()
     unless: str = ""
+    threads: str = ""
 
     def value(self, counts: Mapping[str, int]) -> float | None:
-        """The number of one line, None where the line does nothing of the kind."""
+        """The number of one line, None where the line does nothing of the kind, 0 where all that it does is switched off."""
         total = sum(counts.get(name, 0) for name in self.counters)
+        if total and counts.get(self.threads) == 0:
+            return 0.0
         if not self.per:
             return total or None
         base = sum(counts.get(name, 0) for name in self.per)
@@ -48,7 +52,7 @@ _WAVEFRONTS, _CONFLICTS = (tuple(map(name, ("ld", "st"))) for name in (names.sha
 _FFMA = names.opcode("FFMA")
 COLUMNS: tuple[Column, ...] = (
     Column("instructions", (names.PTX_INSTRUCTIONS,), QUIET),
-    Column("FFMA", (_FFMA,), GREEN),
+    Column("FFMA", (_FFMA,), GREEN, threads=names.threads("ffma")),
     Column("FMA of threads", (names.threads("ffma"),), GREEN, unless=_FFMA),  # how many warps they fill is not known
     Column("global requests", _REQUESTS, BLUE),
     Column("sectors", _SECTORS, BLUE),
@@ -91,9 +95,10 @@ def lines(run) -> tuple[tuple[Column, ...], list[Line]]:
     used = [number for number, text in enumerate(source, 1) if text.strip()]
     if not used:
         raise NothingToSee("There is no source to list.")
+    known = {column.threads: 0 for column in columns if column.threads in run.counters}  # a line without has none
     listed = []
     for number in range(used[0], used[-1] + 1):
-        counts = run.by_line.get(number, {})
+        counts = known | run.by_line.get(number, {})
         values = tuple(column.value(counts) for column in columns)
         listed.append(Line(number, source[number - 1].rstrip().expandtabs(4), values, tuple(said.get(number, ()))))
     return columns, listed
@@ -106,9 +111,11 @@ def heat(columns, listed) -> np.ndarray:
 
 
 def number(value: float | None) -> str:
-    """Short and exact where it can be: 4, 16.5, 8,192, 2.10 M. '' for None."""
+    """Short and exact where it can be: 4, 16.5, 8,192, 2.10 M. '' for None; 0 is what warps execute with all predicates false."""
     if value is None:
         return ""
+    if value == 0:
+        return "switched off"
     for limit, unit in ((1e9, "G"), (1e6, "M")):
         if value >= limit:
             return f"{value / limit:.3g} {unit}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.patches import Patch
 
-from helpers.errors import CourseError
+from helpers.errors import CourseError, quote, statement_line
 from helpers.model import hardware
 from helpers.model.cycles.multiprocessor import WORDS, WarpState
 
@@ -143,7 +143,8 @@ def warp_states(run, *, ax, gpu=DEFAULT_GPU):
 
 def label(line: int, share: float, text: list[str]) -> str:
     """Which line it is, what it takes of all cycles, and, below, its code."""
-    code = " ".join(text[line - 1].split()).split("//")[0].strip() if line <= len(text) else ""
+    line = statement_line("\n".join(text), line) or line
+    code = " ".join(quote("\n".join(text), line).split()).split("//")[0].strip()
     return f"line {line}, {share:.0%} of all cycles\n{_without_middle(code)}"
 
 

@@ -12,7 +12,7 @@ import pytest
 from helpers.course import lesson, proof, rungs, store
 from helpers.course.grading.apart import predict_here
 from helpers.course.lesson import LessonKernel, reference
-from helpers.errors import CourseError, LaunchError, statement_line
+from helpers.errors import CourseError, LaunchError, quote, statement_line
 from helpers.run import gemm
 from helpers.run.kernel import Kernel
 from helpers.run.transposes import compile_with
@@ -362,6 +362,17 @@ def test_fewer_loads_or_barriers_than_the_step_has_are_no_mistake(slug, edits):
     assert report.passed and all(ok for ok, _ in report.lines()), str(report)
 
 
+def test_a_profile_says_what_is_switched_off_and_what_copies_meet_in_the_banks():
+    said = {name: f"{value}, {meaning}" for name, value, meaning in reference("schedule").profile(256).rows()}
+    every, ideal = (int(said[name].split(", ")[0].replace(",", "")) for name in (names.SHARED_WAVEFRONTS_OF_ALL, IDEAL))
+    assert said[IDEAL].endswith(f"; those that bank conflicts of the copies add: {every - ideal:,}") and every > ideal
+    assert "switched off" not in said[names.threads("ffma")]
+    said = {name: f"{value}, {meaning}" for name, value, meaning in reference("mma_sync").profile(256).rows()}
+    assert said[names.threads("ffma")].startswith("0, ") and "switched off: the predicates" in said[names.threads("ffma")]
+    assert said[IDEAL].endswith("add: 0")
+
+
+IDEAL = names.SHARED_WAVEFRONTS_OF_ALL_IDEAL
 MORE = "That is more than this step's own kernel has at this K, whose"
 
 
@@ -403,6 +414,22 @@ def test_more_loads_of_a_smaller_tile_than_a_bound_allows_are_told_as_that():
 )
 def test_a_statement_of_assembly_is_named_where_it_begins(source, line, begins):
     assert statement_line(source, line) == begins
+
+
+@pytest.mark.parametrize(
+    ("lines", "quoted"),
+    [
+        (['asm volatile("{\\n"', '  ".reg .pred p;\\n"', '  "again: mbarrier.try_wait.b64 p, [%0];\\n"', '  "@!p bra again;\\n}");'],
+         "mbarrier.try_wait.b64 p, [%0];"),
+        (['asm volatile("{\\n"', '"setp.ne.b32 add, %2, 0;\\n"', '"wgmma.mma_async." TYPE " {%0};\\n"', '"}");'], "wgmma.mma_async.TYPE {%0};"),
+        (['asm volatile("{.reg .b32 x; mov.b32 x, %0;"', '"ld.b32 %1, [x]; }");'], 'asm volatile("{.reg .b32 x; mov.b32 x, %0;"'),
+        (['asm("{"', '"add.s32 %0, %0, 1; }");'], "add.s32 %0, %0, 1;"),
+        (['asm volatile("" ::: "memory");', 'f("ld.b32");'], 'asm volatile("" ::: "memory");'),
+        (['x = 1;  // asm volatile("{"', '"ld.b32");'], 'x = 1;  // asm volatile("{"'),
+    ],
+)  # fmt: skip
+def test_assembly_that_begins_with_a_bracket_is_quoted_by_what_it_does(lines, quoted):
+    assert quote("\n".join(lines), 1) == quoted
 
 
 def test_a_counter_of_few_bits_is_quoted_once_and_offered_no_larger_budget():

@@ -47,3 +47,9 @@ def test_what_is_tabular_is_shown_as_its_table():
             return TABLE
 
     assert str(Thing()) == repr(Thing()) == str(TABLE) and Thing()._repr_html_() == TABLE._repr_html_()
+
+
+def test_code_in_what_stands_around_a_table_is_code():
+    shown = Table(("a",), [["1"]], "of `best`", below=("`.milliseconds` has all.",))
+    assert "of <code>best</code>" in shown._repr_html_() and "<code>.milliseconds</code> has all." in shown._repr_html_()
+    assert "`" not in shown._repr_html_() and "`.milliseconds`" in str(shown)

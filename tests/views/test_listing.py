@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from helpers.course.lesson import reference
 from helpers.course.steps import get
 from helpers.errors import Finding
 from helpers.sim.counting import names
@@ -77,6 +78,16 @@ def test_multiply_adds_are_the_instructions_that_were_counted_else_those_of_thre
     del by_line[3][names.opcode("FFMA")]
     columns, listed = lines(run_of(None, SOURCE, by_line=by_line))
     assert [column.title for column in columns] == ["FMA of threads"] and listed[1].values == (27,)
+
+
+def test_multiply_adds_whose_predicates_are_false_are_said_to_be_switched_off():
+    """With beta 0 the line is executed all the same, and its PTX is not."""
+    run = reference("fused_epilogue").gemm(256, 128, 16, on="cpu", alpha=1, beta=0, findings=False)
+    columns, listed = lines(run)
+    place = [column.title for column in columns].index("FFMA")
+    values = {entry.text.strip()[:10]: entry.values[place] for entry in listed if entry.values[place] is not None}
+    assert values["v.x += bet"] == 0 and all(value for text, value in values.items() if text != "v.x += bet")
+    assert number(0.0) == "switched off"
 
 
 def test_no_line_is_left_out_unsaid(said):

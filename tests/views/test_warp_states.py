@@ -56,6 +56,8 @@ def test_lines_that_begin_or_end_alike_read_differently():
         "    sums[0] = 0;",
     ]
     labels = [label(line, 0.25, loops) for line in (1, 2, 3, 9)]
+    assembly = ['asm volatile("{\\n"', '".reg .pred p;\\n"', '"wgmma.fence.sync.aligned;\\n}"', ':: "r"(x));']
+    assert label(4, 0.25, assembly) == "line 1, 25% of all cycles\nwgmma.fence.sync.aligned;"  # not its operands
     assert labels[0].startswith("line 1, 25% of all cycles\nfor (int dot_ind") and labels[0].endswith("++dot_index) {")
     assert labels[1].endswith("dot_index += 2) {") and all(len(part) <= 45 for label in labels for part in label.splitlines())
     assert labels[2].endswith("\nsums[0] = 0;") and labels[3] == "line 9, 25% of all cycles\n"
