@@ -64,11 +64,11 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
 
     In this order: K beyond every ring of tiles in shared memory, and beyond 16 bits where the source has variables of so many, of 16-bit
-    types with a second half that takes back the first; more rows
-    of tiles than a panel, in two columns of tiles; more columns of tiles than a GPU has multiprocessors (a persistent kernel is given
-    fewer of these instead, see `_multiprocessors`), with half of a step of 64 along K, and in two rows of tiles where the source speaks
-    of panels; any small one, of FP32 with rows and columns of other magnitudes; of 16-bit results one with few products in a sum and an
-    alpha of all of FP32's bits; whole tiles and whole steps along K, one step and
+    types with a second half that takes back the first, of a kernel with tensor maps by turns a thin one and one that is `whole_and_deep`;
+    more rows of tiles than a panel, in two columns of tiles; more columns of tiles than a GPU has multiprocessors (a persistent kernel is
+    given fewer of these instead, see `_multiprocessors`), with half of a step of 64 along K, and in two rows of tiles where the source
+    speaks of panels; any small one, of FP32 with rows and columns of other magnitudes; of 16-bit results one with few products in a sum and
+    an alpha of all of FP32's bits; whole tiles and whole steps along K, one step and
     several, with rows of whole vectors that are longer than those of the matrices, for the ways that kernels have for these, and the same
     with a row, a column or a k less, for what these ways ask (of a kernel with tensor maps they ask nothing); two rows and
     two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; of a kernel with block scales one whole block
@@ -155,10 +155,13 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         pad_c=any_of(1, 8), batch=any_of(3, 4), seed=seeds[3] + 1,
     )  # fmt: skip
     sample = some_blocks(rows * down, columns * across, size * (2 if size > COUNTED_SIZE else any_of(2, 3)), seed=seeds[4])
+    longest = any_of(1, 7), odd(1, 7), deep
+    if tensor_maps(kernel) and seed % 2 == 0:
+        longest = (tile := whole_and_deep(kernel, seed)).m, tile.n, tile.k
     return [
         beyond_16_bits(kernel, seeds[0])
         if line_of_16_bits(kernel.source)
-        else long(any_of(1, 7), odd(1, 7), deep, dtype=dtype, out_dtype=out_dtype, seed=seeds[0]),
+        else long(*longest, dtype=dtype, out_dtype=out_dtype, seed=seeds[0]),
         one(rows * (2 * panel + any_of(0, 3)) + any_of(1, rows), across_cluster + odd(1, 3), odd(5, 40), pad_a=2, seed=seeds[1]),
         one(rows * bool(_PANEL.search(kernel.source)) + any_of(1, 3), columns * (wide + any_of(0, 9)) | 1, 32, seed=seeds[2]),
         small,
@@ -249,6 +252,26 @@ def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:
         Problem(24, 4 * vector, few, alpha=1 + distance, beta=1 - distance, **types_of, seed=seed + 2),
         Problem(24, 4 * vector, few, alpha=distance - 1, beta=-1 - distance, **types_of, seed=seed + 2),
     ]
+
+
+def at_last(kernel: Kernel, seed: int) -> list[Problem]:
+    """What a kernel is asked at last, where native code executes it and nothing was wrong: a tile that is `whole_and_deep`, and K
+    `beyond_16_bits`, unless `drawn` has them."""
+    deep = [] if tensor_maps(kernel) else [whole_and_deep(kernel, seed)]
+    return deep + ([] if line_of_16_bits(kernel.source) else [beyond_16_bits(kernel, seed + 1)])
+
+
+def whole_and_deep(kernel: Kernel, seed: int) -> SampledProblem:
+    """All of C in one tile, or in those of a cluster, with whole steps along K and rows of whole vectors, K as long as that of the longest
+    thin product: the ways that kernels have for such tiles are nowhere else so long. Of small tiles K is beyond 16 bits."""
+    (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
+    across = columns * geometry(kernel).cluster[0]
+    own, vector = step_along_k(kernel) or 64, VECTOR // element_type(dtype).bytes
+    step = next((step for step in (math.lcm(own, 64), math.lcm(own, vector)) if step <= DEEP[1] - DEEP[0]), own)
+    cheap = rows * across * _BEYOND_16_BITS[1] <= _CHEAP and not tensor_maps(kernel)
+    least, most = _BEYOND_16_BITS if cheap else DEEP
+    steps = int(np.random.default_rng(seed + 5).integers(least // step + 1, max(least // step + 2, most // step)))
+    return SampledProblem(rows, across, steps * step, dtype=dtype, out_dtype=out_dtype, places=((0, 0),), seed=seed)
 
 
 def _square(kernel: Kernel, seed: int) -> SampledProblem:
@@ -376,6 +399,7 @@ _MOST_ROOM = 1 << 23  # elements
 _PANEL = re.compile("panel|group|swizzle|raster", re.I)  # names of the constant that says how many rows of tiles go together
 DEEP = 4100, 6000  # K in a check, at its largest: behind a cap at 4096, and more than twice what rings of tiles hold of most kernels
 _BEYOND_16_BITS = (1 << 16) + 64, (1 << 16) + 4096
+_CHEAP = 1 << 27  # multiply-adds of a tile
 _MOST_ALONG_Y = (1 << 16) - 1  # blocks of a grid
 _LONGEST_STEP = 256  # elements of K
 _WITH_NAN = ("float32", "tf32", "float16", "bfloat16")

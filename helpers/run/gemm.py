@@ -35,7 +35,7 @@ from .check_report import Case, CheckReport
 from .check_shapes import (
     DEEP,
     adversarial,
-    beyond_16_bits,
+    at_last,
     drawn,
     laid_out,
     not_finite,
@@ -51,7 +51,6 @@ from .differences import (
     counts_to_k,
     few_bits,
     first_difference,
-    line_of_16_bits,
     nearly,
     of_narrow_counter,
     stored,
@@ -92,14 +91,14 @@ def check(
     """Run `kernel` on adversarial problems and compare with the specification; collect findings from the SIMT machine.
 
     problems: by default those of `adversarial`, of `drawn`, of `of_any_alignment` and `of_any_end` for a kernel that `takes_several`,
-    those that are `not_finite`, and the one `beyond_16_bits`.
+    those that are `not_finite`, and those `at_last`.
     seed: draws the same as the check that reported it. With a GPU
     (on='gpu' or None there) results are checked on the GPU as well. progress: called with (problems done, in all).
     seconds: the most that one problem may take in the SIMT machine. A shape that does not end in the time that small ones
     need ends the check: the others would not end either. patience: seconds that a small shape may always take.
     Where there are findings, they are collected from the shapes of the first seconds; of all others the results alone are compared then.
-    The longest of the shapes drawn, or one with K `beyond_16_bits`, which comes last where nothing else was wrong and native code has
-    executed the longest, is put off where native code notices something in it, because the NumPy machine takes long to
+    The longest of the shapes drawn, or one of those `at_last`, which are tried where nothing else was wrong and native code has executed
+    the longest, is put off where native code notices something in it, because the NumPy machine takes long to
     say what; if the other shapes have findings, it is not tried before these are gone. whole: it is tried all the same.
     causes: say what may be why a product is wrong; False: who asks shall find that out, of what is wrong and the line that stored it.
     Where all of its own shapes are right, it is asked besides whether each of many tiles is one of a block's (`_unreached_tiles`), and a
@@ -124,7 +123,7 @@ def check(
             [laid_out(kernel, problem) for problem in some]
             for some in (adversarial(geometry(kernel).tile, *types(kernel)), [*drawn(kernel, seed), *wide, *not_finite(kernel, seed)])
         )
-        last = [] if line_of_16_bits(kernel.source) else [beyond_16_bits(kernel, seed + 1)]
+        last = [laid_out(kernel, problem) for problem in at_last(kernel, seed)]
     else:
         fixed, random, last, seed = list(problems) if isinstance(problems, Iterable) else [problems], [], [], None
         need("check", kernel, *fixed)
@@ -143,21 +142,22 @@ def check(
     used = "cpu"
     left, results_alone, begun, far = _Left(), 0, time_limit.now(), ""
     longest, put_off = len(fixed), False
-    furthest, engine = len(problems) - 1 if last else None, ""
+    late, engine = len(problems) - len(last), ""  # where those at last begin
     beyond: _Beyond | None = None  # what blocks store beyond their tile: asked of those that run alone
     asked = kernel  # of which samples are
     wrong_here: dict[int, Callable[[Kernel], bool]] = {}  # of what is wrong in the machine, whether it is right with another kernel
     while order and not (put_off and findings and order == [longest] and not results_alone):
         index = order.pop(0)
         problem = problems[index]
-        if index == furthest and (engine != "native" or findings or any(case.message for case in cases.values())):
-            furthest = None  # it would take long, or say nothing new
-            problems.pop()
+        if index >= late and (engine != "native" or findings or any(case.message for case in cases.values())):
+            del problems[index:]  # they would take long, or say nothing new
+            order = [other for other in order if other < index]
             continue
         if seed is not None and beyond is None and isinstance(problem, SampledProblem):
             beyond = _beyond_tile(kernel, seed)  # else blocks of a sample would not do what tile_shape says, and all of it would run
             blocks_alone = [at for at, other in enumerate(problems) if isinstance(other, SampledProblem)]
-            others = [other for other in drawn(beyond.kernel, seed) if isinstance(other, SampledProblem)]
+            asked_of_it = *drawn(beyond.kernel, seed), *at_last(beyond.kernel, seed)
+            others = [other for other in asked_of_it if isinstance(other, SampledProblem)]
             if beyond.kernel is not kernel and len(others) == len(blocks_alone):
                 asked = beyond.kernel
                 for at, other in zip(blocks_alone, others, strict=True):
@@ -169,7 +169,7 @@ def check(
         by_chance = index >= len(fixed)
         # A batch is of small products, and a narrow counter counts for ever what others count in a moment.
         long = by_chance and problem.batch == 1 and not counts_to_k(kernel.source)
-        explain = whole or index not in (longest, furthest) or put_off
+        explain = whole or not (index == longest or index >= late) or put_off
         mine = asked if isinstance(problem, SampledProblem) else kernel
         one = functools.partial(_check_one, mine, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
         alone = bool(results_alone or (findings and start - begun > _ENOUGH))
@@ -388,6 +388,8 @@ def _told(kernel: Kernel, cases: list[Case], explained: bool = False, clean: boo
             message = cases[place].message + ("" if explained else more + why)
             line, calls = (None, ()) if seen.site is None else (seen.site.line, seen.site.calls)
             cases[place] = replace(cases[place], line=line, calls=calls, message=message, explained=bool(why) and not explained)
+    elif place is not None and clean and not explained:  # a sample
+        cases[place] = replace(cases[place], message=cases[place].message + _left_out_of_k(kernel, cases[place : place + 1]))
     failed = [index for index, case in enumerate(cases) if case.message]
     if failed and all(cases[index].problem.near_special_factors() for index in failed):  # then they may be the cause
         first = cases[failed[0]]
@@ -430,7 +432,12 @@ def _left_out_of_k(kernel: Kernel, cases: Sequence[Case], most: float = DEEP[1])
     one: the first of each K up to `most`."""
     found: dict[int, parts_of_k.PartOfK] = {}
     for problem in (fitted(kernel, case.problem) for case in cases if stored(case.message)):
-        if problem.k in found or isinstance(problem, SampledProblem) or problem.k > most or problem.flops > _LOOKED_AT:
+        if isinstance(problem, SampledProblem):
+            if not _is_one_tile(kernel, problem):
+                continue
+        elif problem.k > most or problem.flops > _LOOKED_AT:
+            continue
+        if problem.k in found:
             continue
         arrays = problem.arrays()
         before = problem.copies(arrays)
@@ -445,6 +452,12 @@ def _left_out_of_k(kernel: Kernel, cases: Sequence[Case], most: float = DEEP[1])
         if len(found) == _KS:
             break
     return parts_of_k.said(list(found.values()), kernel.source)
+
+
+def _is_one_tile(kernel: Kernel, problem: Problem) -> bool:
+    """Has C no more than one tile, or those of one cluster?"""
+    across, down = geometry(kernel).tiles(problem.m, problem.n)
+    return down == 1 and across <= geometry(kernel).cluster[0]
 
 
 _KS, _LOOKED_AT = 4, 1 << 24  # products of different K that are looked at, and the operations of one, at most
@@ -573,7 +586,7 @@ def _check_one(
     """
     problem, left = fitted(kernel, problem), left or _Left()
     if isinstance(problem, SampledProblem) and on == "cpu":
-        return _check_sample(kernel, problem, seconds, progress, collect)
+        return _check_sample(kernel, problem, seconds, progress, collect, explain)
     arrays = problem.arrays()
     before, first = problem.copies(arrays), problem.copies(arrays)
     few = few_multiprocessors(geometry(kernel), problem, CHECKED_WALK)
@@ -699,19 +712,19 @@ _ENDLESS_BEHIND = "of a batch, its blocks end for the first alone; those of the 
 
 
 def _check_sample(
-    kernel: Kernel, sample: SampledProblem, seconds: float, progress: Callable | None, collect: bool
+    kernel: Kernel, sample: SampledProblem, seconds: float, progress: Callable | None, collect: bool, explain: bool = True
 ) -> tuple[Case, list[Finding]]:
     """Run the blocks of a sample. Blocks that share the work in another way than by tiles are run all, and then C must be right; of those
     that wait for one another all have to run, and take turns, on fewer tiles where it is many blocks that share each."""
     whole = sample.whole()
     try:
-        done, wrong, missing = run_sample(kernel, sample, seconds, progress, CHECKED_WALK, collect)
+        done, wrong, missing = run_sample(kernel, sample, seconds, progress, CHECKED_WALK, collect, explain)
     except LaunchError:  # they wait for one another
         (rows, columns), parts = geometry(kernel).tile, geometry(kernel).parts
         most = max(_FEWEST_SHARED, math.isqrt(_SHARES // parts))
         whole = replace(whole, m=min(whole.m, most * rows), n=min(whole.n, most * columns))
         return _check_one(kernel, whole, "cpu", seconds, progress, collect=collect)
-    except SlowedError:
+    except (SlowedError, UnexplainedError):
         raise
     except CourseError as error:
         return Case(sample, error.message, error.line), list(getattr(error, "findings", []))

@@ -239,8 +239,10 @@ def run_sample(
     progress: Callable | None = None,
     walked: int = _VERIFIED_WALK,
     findings: bool = True,
+    explain: bool = True,
 ) -> tuple[Run, str, str]:
     """Execute the blocks of a sample in the SIMT machine, on random data. walked: tiles that each computes of a persistent kernel.
+    explain: as `Kernel.launch` has it.
 
     (The run; '' or what is wrong in its C; '' or how what the blocks have written is not their share of C.) Raises what `run` raises.
     """
@@ -249,8 +251,8 @@ def run_sample(
     blocks = _blocks(shape, sample)
     arrays = sample.arrays()
     before = tuple(array.copy() for array in arrays)
-    options: dict[str, Any] = {"multiprocessors": shape.multiprocessors, "seconds": seconds, "progress": progress, "findings": findings}
-    done = run(kernel, sample, on="cpu", arrays=arrays, counters=False, blocks=blocks, **options)
+    options: dict[str, Any] = {"seconds": seconds, "progress": progress, "findings": findings, "explain": explain, "blocks": blocks}
+    done = run(kernel, sample, on="cpu", arrays=arrays, multiprocessors=shape.multiprocessors, counters=False, **options)
     return done, *_compare_sample(sample, shape, blocks, before, arrays)
 
 

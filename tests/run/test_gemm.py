@@ -53,14 +53,16 @@ def broken(old: str, new: str):
     return gemm.check(helpers.compile(PLAIN.replace(old, new)), on="cpu")
 
 
+def _shapes(kernel) -> int:
+    """How many shapes a check of a plain kernel tries."""
+    fixed = gemm.adversarial(gemm.geometry(kernel).tile)
+    return len([*fixed, *gemm.drawn(kernel, 0), *gemm.not_finite(kernel, 0), *gemm.at_last(kernel, 0)])
+
+
 def test_a_right_kernel_passes(plain):
     report = gemm.check(plain, on="cpu")
     assert report.passed and bool(report)
-    assert (
-        len(report.cases)
-        == len([*gemm.adversarial((8, 16)), *gemm.drawn(plain, 0), *gemm.not_finite(plain, 0), gemm.beyond_16_bits(plain, 0)])
-        > 10
-    )
+    assert len(report.cases) == _shapes(plain) > 10
     assert "passed" in str(report) and "passed" in report._repr_html_()
 
 
@@ -78,6 +80,27 @@ def test_a_check_has_more_columns_of_tiles_than_there_are_multiprocessors(slug, 
         widest = max(gemm.drawn(kernel, seed)[:3], key=lambda problem: problem.n)
         assert columns <= -(-widest.n // tile) <= columns + 9
         assert 1 <= widest.m - rows * ("PANEL" in kernel.source) <= 3
+
+
+@pytest.mark.parametrize("slug", ["thread_tile_2d", "schedule", "warp_specialized"])
+def test_a_check_has_a_long_k_in_whole_tiles_and_steps(slug):
+    """Of a kernel with tensor maps, for whose engine that is dear, in every other check."""
+    step = steps.get(slug)
+    kernel = helpers.compile(step.kernel_path.read_text(encoding="utf-8"), step.entry, arch=step.target())
+    (rows, columns), along = gemm.geometry(kernel).tile, gemm.step_along_k(kernel)
+    for seed in range(4):
+        asked = *gemm.drawn(kernel, seed), *gemm.at_last(kernel, seed)
+        deep = [each for each in asked if 4096 < each.k < 1 << 16 and each.m % rows == each.n % columns == 0]
+        assert len(deep) == (slug != "warp_specialized" or seed % 2 == 0)
+        assert all(each.k % along == each.lda % 16 == each.ldb % 16 == 0 for each in deep)
+
+
+def test_of_a_sampled_tile_it_is_said_which_part_of_k_is_left_out():
+    ends = "for (int k = 0; k < (M % 8 == 0 && N % 16 == 0 ? min(K, 1024) : K); k++)"
+    wrong = helpers.compile(PLAIN.replace("for (int k = 0; k < K; k++)", ends))
+    deep = SampledProblem(8, 16, 4160, places=((0, 0),))
+    assert "adds nothing from k = 1,024 on where K is 4,160" in str(gemm.check(wrong, deep, on="cpu"))
+    assert "adds nothing" not in str(gemm.check(wrong, replace(deep, m=16), on="cpu"))
 
 
 @pytest.mark.parametrize("condition, does", [
@@ -562,7 +585,7 @@ def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
     start = time_limit.now()
     report = gemm.check(helpers.compile(source), on="cpu", progress=lambda done, total: told.append((done, total)))
     assert time_limit.now() - start < 15
-    assert not report and len(report.cases) == 1 and report.untried == len(gemm.adversarial((1, 1))) + 36
+    assert not report and len(report.cases) == 1 and report.untried == _shapes(helpers.compile(source)) - 1
     assert str(report).count("may never end") == 1 and "  · The other" in str(report)
     assert len(told) > 3 and set(told) == {(0, report.untried + 1)}
 
