@@ -377,6 +377,9 @@ def _told(kernel: Kernel, cases: list[Case], explained: bool = False, clean: boo
     """The cases; the first whose result is wrong names the line that stored its first wrong element, or says that none did. explained: one
     of them says why already. clean: there is no finding, which may be why."""
     place = next((index for index, case in enumerate(cases) if stored(case.message) and case.line is None), None)
+    if place is not None and not explained and (said := likely_causes.multiplied_as(kernel)):
+        cases[place] = replace(cases[place], message=cases[place].message + said, explained=True)
+        explained = True
     if place is not None and cases[place].problem.k > DEEP[1] and clean and not explained:  # too long for who stores what
         cases[place] = replace(cases[place], message=cases[place].message + _left_out_of_k(kernel, cases[place : place + 1], math.inf))
     elif place is not None and not isinstance(cases[place].problem, SampledProblem) and cases[place].problem.k <= DEEP[1]:
@@ -387,7 +390,9 @@ def _told(kernel: Kernel, cases: list[Case], explained: bool = False, clean: boo
             why = seen.bits or left_out or _by_columns(kernel) or seen.padding
             message = cases[place].message + ("" if explained else more + why)
             line, calls = (None, ()) if seen.site is None else (seen.site.line, seen.site.calls)
-            cases[place] = replace(cases[place], line=line, calls=calls, message=message, explained=bool(why) and not explained)
+            cases[place] = replace(
+                cases[place], line=line, calls=calls, message=message, explained=cases[place].explained or (bool(why) and not explained)
+            )
     elif place is not None and clean and not explained:  # a sample
         cases[place] = replace(cases[place], message=cases[place].message + _left_out_of_k(kernel, cases[place : place + 1]))
     failed = [index for index, case in enumerate(cases) if case.message]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from helpers.element_types import element_type
 from helpers.errors import called_from, quote, statement_line
 from helpers.sim import Trace
 
@@ -134,6 +135,23 @@ def _ranges(numbers: np.ndarray) -> str:
 
 
 _FOR_CORES = "Take A and B in that type (`const half*`), or multiply in tf32, which tensor cores make of floats."
+
+
+_SHORT = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2"}  # as PTX names them
+
+
+def multiplied_as(kernel: Kernel) -> str:
+    """What is to be said of a kernel whose matrix instructions all take A and B for another short type, as a sentence with a space before
+    it; else ""."""
+    dtype, own = types(kernel)[0], kernel.compiled.matrix_types
+    others = [name for name, kind in _SHORT.items() if {kind} == own and name != dtype]
+    if dtype not in _SHORT or not others or (found := kernel.compiled.multiplies(_SHORT[others[0]])) is None:
+        return ""
+    opcode, number = found
+    line = statement_line(kernel.source, number)
+    where = "Its matrix instructions multiply" if line is None else f"Line {line}, “{quote(kernel.source, line)}”, multiplies"
+    labels = (element_type(name).label for name in (others[0], dtype))
+    return f" {where} {next(labels)} ({opcode}), and A and B are {next(labels)}: name the type of A and B there."
 
 
 @dataclass(frozen=True)

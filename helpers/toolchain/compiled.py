@@ -93,6 +93,13 @@ class Compiled:
         named = [_MATRIX_TYPES & set(re.split(r"[.:]+", opcode)) for opcode in opcodes]
         return frozenset().union(*(types or {"f16"} for types in named))  # wmma does not name f16, its first type
 
+    def multiplies(self, kind: str) -> tuple[str, int | None] | None:
+        """(opcode, line of the cell or None) of its first matrix instruction in PTX that multiplies this type, None where none does."""
+        for instruction in parsed(self).instructions_of(self.symbol):
+            if {"mma", "mma_async"} & set(instruction.opcode.split(".")) and kind in re.split(r"[.:]+", instruction.opcode):
+                return instruction.opcode, cell_lines(self).get(instruction.ptx_line)
+        return None
+
     @functools.cached_property
     def float16_sums(self) -> tuple[str, int | None] | None:
         """(opcode, line of the cell or None) of its first matrix instruction in PTX that keeps sums in FP16; None where none does."""

@@ -10,13 +10,16 @@ import pytest
 
 from helpers.course import tensor_probes
 from helpers.course.comparing import variants
+from helpers.course.exercises import exercise
 from helpers.course.lesson import LessonKernel, reference
 from helpers.course.steps import STEPS
 from helpers.course.sweep import variant
-from helpers.errors import CompileError
+from helpers.errors import CompileError, RunError
 from helpers.run import gemm
 from helpers.run.gemm import Problem
 from helpers.run.kernel import compile as compile_kernel
+from helpers.sim.checks.endless import ALL_FIRST
+from helpers.sim.checks.shared_races import COPIES_ALONE_ADVICE
 from helpers.toolchain.compile import compile_source
 
 
@@ -196,3 +199,27 @@ def test_what_the_assembler_did_at_the_cost_of_speed_is_said():
 def test_no_step_with_wgmma_loses_speed_to_the_assembler(step):
     made = compile_source(step.kernel_path.read_text(encoding="utf-8"), step.entry, step.target())
     assert not any("loss of speed" in warning for warning in made.warnings), made.warnings
+
+
+def test_where_mbarriers_tell_of_copies_alone_the_barrier_of_all_comes_first():
+    (alone,) = variants(unassembled("tma_wgmma"), {"": {"__syncthreads();  // and so have all": ";"}}).values()
+    said = {finding.advice for finding in alone.gemm(256, 256, LONG["tma_wgmma"], on="cpu", counters=False).findings}
+    assert said == {COPIES_ALONE_ADVICE}
+    kernel = compile_kernel(exercise("too_soon").starter, arch="sm_90a")  # there four warps have one of theirs arrive, and one copies
+    said = {finding.advice for finding in gemm.run(kernel, gemm.problem_for(kernel, 64, 64, 256), "cpu", counters=False).findings}
+    assert said and COPIES_ALONE_ADVICE not in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "all_first"),
+    [
+        ("wait(&shared.empty[stage], phase ^ 1);  // the", "wait(&shared.empty[stage], phase);  // the", True),
+        ("if (t % 128 < CLUSTER) arrive(&shared.empty[stage], t % 128);", "", False),
+    ],
+)
+def test_waits_that_nobody_can_begin_for_are_told_from_an_arrival_that_is_missing(old, new, all_first):
+    (kernel,) = variants(unassembled("warp_specialized"), {"": {old: new}}).values()
+    with pytest.raises(RunError, match="never completed") as caught:
+        kernel.gemm(256, 256, LONG["warp_specialized"], on="cpu", counters=False)
+    (finding,) = caught.value.findings
+    assert (finding.advice == ALL_FIRST) == all_first

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import helpers
+from helpers.course.lesson import reference
 from helpers.run import gemm, likely_causes
 
 PLAIN = """
@@ -307,3 +308,16 @@ def test_what_ends_at_a_line_is_told_before_what_came_of_the_same_line_elsewhere
     assert "float4" in source
     report = gemm.check(helpers.compile(source.replace("OF_C", "ROW").replace("BETA", "beta")), on="cpu", seed=1)
     assert "that is not a multiple of 16" in report.lines()[1][1] and any("1 × 1 × 1: " in said for _, said in report.lines()[2:4])
+
+
+@pytest.mark.parametrize(
+    ("element", "named", "said"),
+    [("__half", "bf16", "multiplies BF16 (mma.sync"), ("__nv_bfloat16", "f16", "multiplies FP16 (mma.sync"), ("__half", "f16", "")],
+)
+def test_matrix_instructions_of_another_type_than_a_and_b_are_named(element, named, said):
+    """The compiler sees registers of 32 bits, whatever lies in them."""
+    source = reference("mma_sync").source.replace("Element = __nv_bfloat16", f"Element = {element}").replace('"bf16"', f'"{named}"')
+    kernel = helpers.compile(source, entry="mma_sync", arch="sm_80")
+    report = gemm.check(kernel, gemm.problem_for(kernel, 64, 64, 64), on="cpu")
+    assert report.correct == (not said) and ("name the type of A and B there." in str(report)) == bool(said)
+    assert said in str(report) and ("“asm volatile(" in str(report)) == bool(said)

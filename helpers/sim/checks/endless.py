@@ -61,6 +61,13 @@ SURPLUS = (
 )
 
 
+ALL_FIRST = (
+    "Each of these waits is for parity 0, the first phase of its mbarrier, and nobody has begun any of these phases. Does one of the waits "
+    "stand in front of what begins the phase of another? Then it must not wait the first time: a wait for parity 1, as of the phase before "
+    "the first, goes on at once (`phase ^ 1`)."
+)
+
+
 class Lacking(NamedTuple):
     """What a phase lacks, as the end of a sentence; the line that announced bytes, or None. bytes_alone: are its arrivals complete?
     surplus: have more threads arrived than phases expected?"""
@@ -71,8 +78,9 @@ class Lacking(NamedTuple):
     surplus: bool = False
 
 
-def incomplete_phase(m: Machine, line: int | None, lacking: Lacking, places: Collection[int]) -> NoReturn:
-    """Every thread waits for an mbarrier. places: the lines where threads wait, or where they called what waits."""
+def incomplete_phase(m: Machine, line: int | None, lacking: Lacking, places: Collection[int], untouched: bool = False) -> NoReturn:
+    """Every thread waits for an mbarrier. places: the lines where threads wait, or where they called what waits. untouched: is each of
+    these waits for the first phase of an mbarrier, where nothing has come?"""
     why = lacking.said
     if len(places) > 1:
         *others, last = map(str, sorted(places))
@@ -83,6 +91,8 @@ def incomplete_phase(m: Machine, line: int | None, lacking: Lacking, places: Col
         advice = SURPLUS
     elif lacking.bytes_alone:
         advice = BYTES + MULTICAST * ("multicast" in m.program.uses)
+    elif untouched and len(places) > 1:
+        advice = ALL_FIRST
     elif len(places) > 1:
         advice = "Check the number of arrivals that each of these mbarriers expects, who arrives there, and the phase waited for."
     else:

@@ -15,7 +15,7 @@ from .observer import SharedCheck
 from .protocols import LoadedKernel, Machine, PhaseBarrier
 from .shared_cells import SharedCells, first, line_of
 from .warp_clocks import WarpClocks
-from .warp_meetings import Arrivals, WarpMeetings, WarpMoment, moves_data
+from .warp_meetings import Arrivals, WarpMeetings, WarpMoment, grouped, moves_data
 
 MEANING = {"race": "two threads touch the same memory, one writes, and nothing orders them"}
 ADVISED = {"race": "Put __syncthreads() between the two accesses."}
@@ -67,6 +67,10 @@ NO_BARRIER_ADVICE = (
 MEETING_ADVICE = (
     "Warps meet at mbarriers or named barriers here, and these two have not met: every warp that was there first must arrive where the "
     "later one waits, and an arrival with .relaxed hands nothing over. (Where all threads come by, __syncthreads() does it, too.)"
+)
+COPIES_ALONE_ADVICE = (
+    "At the mbarriers here one warp alone arrives, so they tell of copies and not of who was there first: put __syncthreads() between the "
+    "two accesses, where all threads come by. (Where they do not, let every warp that was there first arrive where the later one waits.)"
 )
 LANES_ADVICE = (
     "Only some lanes of the warp that was there first have arrived, and what its other lanes did is not ordered before that: put "
@@ -123,6 +127,7 @@ class SharedRaces(SharedCheck):
         self.wait = 0  # position of the latest wait for copies
         self.time = 1  # accesses so far, and the beginning
         self.unpublished = False  # has an mbarrier been made since the last barrier?
+        self.handed = np.zeros(m.warp_count, bool)  # warps that have arrived at mbarriers or named barriers for others
         self.too_few: str | None = None  # what to do where more arrived at an mbarrier than it waits for
         self.fenced = "fence" in program.uses
         super().__init__(m, launch, cells)
@@ -465,6 +470,9 @@ class SharedRaces(SharedCheck):
         if self.cells.rows == 1 and any((came.threads != came.threads[:1]).any() for came in arrivals):
             self.cells.expand(m)
         self.time += 1
+        for came in arrivals:
+            if came.arrives:
+                self.handed |= grouped(came.threads).any(axis=0)
         self.meetings.meet(arrivals)
 
     def waited(self, m: Machine, barrier: PhaseBarrier, rows: np.ndarray, lanes: np.ndarray) -> None:
@@ -551,7 +559,8 @@ class SharedRaces(SharedCheck):
             return PARTIAL_ADVICE if passed else LANES_OR_ALL_ADVICE if self.meetings else WARP_ADVICE
         if self.meetings:
             met = other_who > 0 and self._warp_is_met(name, cell, max(who, 1) - 1, other_who - 1)
-            return LANES_ADVICE if met else self.too_few or unheeded(m) or MEETING_ADVICE
+            of_copies = np.count_nonzero(self.handed) == 1  # who announces their bytes
+            return LANES_ADVICE if met else self.too_few or unheeded(m) or (COPIES_ALONE_ADVICE if of_copies else MEETING_ADVICE)
         return WARP_IS_NOT_ENOUGH if passed else None
 
     def _warp_is_met(self, name: str, cell: int, thread: int, other: int) -> bool:

@@ -325,6 +325,7 @@ def _wait(op):
                         m.recorder.move(m, line, "wait", row, warp, offset - m.shared.start)
             if not over.all():
                 m.vain = functools.partial(barrier.missing, offset - m.shared.start, int(rows[~over][0]))
+                m.asked[position] = barrier, int(rows[~over][0]), parity
         finished = done.reshape(m.blocks, m.threads)
         if done.any() and m.recorder is not None:  # the look that ends the waiting, not those in vain
             whole, m.mask = m.mask, None if done.all() else m.from_rows(finished)

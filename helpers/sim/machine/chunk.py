@@ -101,6 +101,7 @@ class Chunk(Lanes):
         self.turns = 0
         self.polls = 0
         self.yielding = False  # set by an instruction that waits in vain
+        self.asked: dict[int, tuple] = {}  # by instruction: (mbarrier, block, by its parity?) waited for since something happened
         self.vain = None  # by the same: a function giving what is `Lacking`
         self.sleeping: dict[int, bool] = {}  # groups that wait: for an mbarrier (True), or perhaps for a flag or lock (False)
         self.polled = 0
@@ -306,6 +307,7 @@ class Chunk(Lanes):
     def wake(self) -> None:
         """Something happened that threads may be waiting for."""
         self.sleeping.clear()
+        self.asked.clear()
         self.idle = self.in_vain = 0
 
     def _all_wait(self, pc: int) -> None:
@@ -320,7 +322,8 @@ class Chunk(Lanes):
             program, called = self.program, self.program.calls()
             waiting = [program.ops[program.blocks[place].ops.start] for place in self.groups]
             places = {called.get(op.instruction.ptx_line, op.line) for op in waiting}
-            endless.incomplete_phase(self, program.blocks[pc].line, lacking, places - {None})
+            untouched = len(self.asked) > 1 and all(parity and barrier.untouched(row) for barrier, row, parity in self.asked.values())
+            endless.incomplete_phase(self, program.blocks[pc].line, lacking, places - {None}, untouched)
 
     def _take(self, pc: int, mask: np.ndarray | None = None) -> int:
         self.at = pc

@@ -379,6 +379,12 @@ class MBarrier:
         threads = np.logical_or.reduce([np.zeros((m.blocks, m.threads), bool), *(threads for threads, _ in self.arrivals(m, rows))])
         return np.repeat(grouped(threads), WARP, axis=1)[:, : m.threads]
 
+    def untouched(self, row: int) -> bool:
+        """Has nothing come to it in the block `row`, and is nothing on its way?"""
+        return not (self.phase[row] or self.bytes[row] or self.announced[row] or self.attached) and bool(
+            self.pending[row] == self.expected[row]
+        )
+
     def miscounted(self, offset: int) -> Lacking | None:
         """What a phase lacks for which all have arrived, or to which more have come than it expected, in the first such block; None if
         there is none. Where everybody waits, that is why, and who waits elsewhere waits for those who wait here."""
