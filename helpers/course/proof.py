@@ -147,7 +147,7 @@ def _elsewhere(expectation: Expectation, run: Run, other: Run) -> str:
 _COMMENT = re.compile(r"//[^\n]*")
 _STRONG = re.compile(r"\b(?:ld|atom)(?:\.\w+(?:::\w+)?)*\.(?:acquire|acq_rel)\b|\bld(?:\.\w+(?:::\w+)?)*\.relaxed\b")
 _LOOK = re.compile(r"\batom\.|\bld(?:\.\w+(?:::\w+)?)*\.volatile\b")
-_FENCE = re.compile(r"\bmembar\.|\bfence\.(?!proxy|mbarrier_init)")
+_FENCE = re.compile(r"\bmembar\.|(?<!wgmma\.)\bfence\.(?!proxy|mbarrier_init)")
 
 
 def unfollowed(kernel: Kernel) -> bool:

@@ -101,6 +101,12 @@ def test_a_race_that_is_hidden_is_no_answer(slug, edits):
     assert any("This exercise needs none of them: use barriers." in text for ok, text in report.lines() if not ok) or report.findings
 
 
+def test_a_fence_of_registers_before_wgmma_hands_nothing_over():
+    """Beside an atomic operation of another kernel in the file it was taken for one that does."""
+    source = reference("fp32_on_tensor_cores").source
+    assert "wgmma.fence" in source and "atomicOr" in source and not proof.unfollowed(reference("fp32_on_tensor_cores"))
+
+
 @pytest.mark.parametrize(("slug", "edits"), edits_of(cheats.FENCED))
 def test_a_fence_alone_hides_nothing(slug, edits):
     report = exercise(slug).judge(helpers.compile(cheats.source(slug, edits)), 1, on="cpu")
