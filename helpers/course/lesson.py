@@ -116,7 +116,10 @@ class LessonKernel(Kernel):
             known = ", ".join([*PROBLEM_OPTIONS, *LAUNCH_OPTIONS])
             raise LaunchError(f"gemm has no option {unknown[0]}. It has: {known}. (The types of A, B and C are those of the kernel.)")
         problem = gemm.problem_for(self, m, m if n is None else n, m if k is None else k, **fields)
-        return gemm.run(self, problem, on, **options)
+        if "progress" in options:
+            return gemm.run(self, problem, on, **options)
+        with Progress(f"running {self.lesson_name} at {problem}") as progress:
+            return gemm.run(self, problem, on, progress=progress, **options)
 
     # ------------------------------------------------------------------------------------------------ the verbs
 
@@ -205,7 +208,9 @@ class LessonKernel(Kernel):
             run = self.gemm(*shape, on="cpu", trace=TraceFilter(math=True), progress=progress)
 
         def again(filter_: TraceFilter) -> Run:
-            return self.gemm(*shape, on="cpu", trace=filter_, counters=False, findings=False, blocks=filter_.blocks)
+            return self.gemm(
+                *shape, on="cpu", trace=filter_, counters=False, findings=False, blocks=filter_.blocks, progress=None
+            )  # fmt: skip
 
         return widgets.explore(run, self.lesson_name, picture, pictures, again)
 

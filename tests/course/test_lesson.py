@@ -466,3 +466,18 @@ def test_a_tile_shape_that_is_too_small_is_noted_and_its_counters_are_those_of_a
     """A block outside of C has none, and said so behind the note: "yours 0"."""
     report = with_edits(step, ("tile_shape[] = {BM, BN}", "tile_shape[] = {BM / 2, BN}")).check(seed=1)
     assert report.passed and "tile_shape says 16 × 32" in str(report) and "yours 0" not in str(report)
+
+
+def test_a_run_in_a_cell_shows_how_far_it_is(monkeypatch):
+    told = []
+
+    class Told(lesson.Progress):
+        def __call__(self, done, total):
+            told.append((self.what, total))
+
+    monkeypatch.setattr(lesson, "Progress", Told)
+    reference("naive").gemm(64, on="cpu")
+    assert told and {what for what, _ in told} == {"running naive at 64 × 64 × 64"}
+    told.clear()
+    reference("naive").gemm(64, on="cpu", progress=None)
+    assert not told
