@@ -16,11 +16,12 @@ from helpers.run import gemm
 from helpers.run.check_shapes import DEEP
 from helpers.run.gemm import CheckReport, Problem
 from helpers.run.kernel import Kernel
-from helpers.run.problem import NonFiniteProblem, PositiveProblem, ScaledProblem, UnevenProblem
+from helpers.run.problem import NonFiniteProblem, PositiveProblem, ScaledProblem, SpreadProblem, UnevenProblem
 
 _SHAPES = ((40, 24, 64), (17, 23, 19), (33, 15, 150))  # M, N, K
 _UNEVEN = (34, 34, 150)  # for each remainder by 32 a row and a column, and two more
 _LARGER = 17  # power of two of numbers that FP16 does not reach
+_SPREADS = 33, 37  # powers of two: at 34 two pieces have errors of five times FP32's, at 37 of 36 times
 _TINY = (-132, 112)  # powers of two: of numbers down to the last bit that FP32 has, and of those that it takes to see them
 
 
@@ -44,7 +45,8 @@ def besides(kernel: Kernel, seed: int) -> list[Problem]:
 def of_any_magnitude(kernel: Kernel, seed: int) -> list[Problem]:
     """What a kernel that splits its elements into pieces of fewer bits has to bear besides, as any FP32 product does: rows and columns of
     other magnitudes, all of them below what is normal against such as nearly end FP32 among these; numbers of other magnitudes beside each
-    other in one row, some or a single one; a whole tile of one product each, whose error is one rounding; and NaN and infinity."""
+    other in one row, some or a single one; a whole tile of one product each, whose error is one rounding; NaN and infinity; and
+    numbers of a row as far apart as two FP16 pieces bear, and a little further, with errors together as in FP32."""
     (rows, columns), types = gemm.geometry(kernel).tile, _types(kernel)
     long = functools.partial(ScaledProblem, *_SHAPES[2], **types)
     return [
@@ -56,6 +58,7 @@ def of_any_magnitude(kernel: Kernel, seed: int) -> list[Problem]:
         long(seed=seed + 3, scales=8, apart=_TINY[::-1]),
         UnevenProblem(*_UNEVEN, **types, seed=seed + 3, larger=(10, 10)),
         NonFiniteProblem(*_SHAPES[2], **types, seed=seed + 22),
+        *(SpreadProblem(*_SHAPES[2], **types, seed=seed + 31, spread=spread) for spread in _SPREADS),
     ]
 
 

@@ -20,7 +20,7 @@ from .geometry import geometry, is_fused, tensor_maps
 from .kernel import Kernel
 from .own_products import COUNTED_SIZE, counted_size, fitted, program_of, takes_batch, types
 from .passes import pieces
-from .problem import VECTOR, CancellingProblem, NonFiniteProblem, Problem, SampledProblem, ScaledProblem, ShiftedProblem
+from .problem import VECTOR, CancellingProblem, ExactProblem, NonFiniteProblem, Problem, SampledProblem, ScaledProblem, ShiftedProblem
 
 
 def adversarial(tile: tuple[int, int], dtype: str = "float32", out_dtype: str = "") -> list[Problem]:
@@ -64,7 +64,8 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     """Shapes drawn at random, as large as this kernel's own constants ask for, and unlike those of any other check.
 
     In this order: K beyond every ring of tiles in shared memory, and beyond 16 bits where the source has variables of so many, of 16-bit
-    types with a second half that takes back the first, of a kernel with tensor maps by turns a thin one and one that is `whole_and_deep`;
+    types with a second half that takes back the first, of a kernel with tensor maps by turns a thin one and one that is `whole_and_deep`,
+    of a kernel that splits its elements as exact as in FP32;
     more rows of tiles than a panel, in two columns of tiles; more columns of tiles than a GPU has multiprocessors (a persistent kernel is
     given fewer of these instead, see `_multiprocessors`), with half of a step of 64 along K, and in two rows of tiles where the source
     speaks of panels; any small one, of FP32 with rows and columns of other magnitudes; of 16-bit results one with few products in a sum and
@@ -85,7 +86,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
     one = functools.partial(Problem, dtype=dtype, out_dtype=out_dtype)
     some_blocks = functools.partial(SampledProblem, dtype=dtype, out_dtype=out_dtype)
-    long = CancellingProblem if dtype in _OF_FEW_BITS else Problem
+    long = CancellingProblem if dtype in _OF_FEW_BITS else ExactProblem if pieces(kernel) else Problem
 
     def any_of(low: int, high: int) -> int:
         return int(random.integers(low, high + 1))
@@ -265,7 +266,7 @@ def whole_and_deep(kernel: Kernel, seed: int) -> SampledProblem:
     """All of C in one tile, or in those of a cluster, with whole steps along K and rows of whole vectors, K as long as that of the longest
     thin product: the ways that kernels have for such tiles are nowhere else so long. Of small tiles K is beyond 16 bits."""
     (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
-    across = columns * geometry(kernel).cluster[0]
+    across = columns * (1 if geometry(kernel).persistent else geometry(kernel).cluster[0])  # those that walk the tiles say where these are
     own, vector = step_along_k(kernel) or 64, VECTOR // element_type(dtype).bytes
     step = next((step for step in (math.lcm(own, 64), math.lcm(own, vector)) if step <= DEEP[1] - DEEP[0]), own)
     cheap = rows * across * _BEYOND_16_BITS[1] <= _CHEAP and not tensor_maps(kernel)

@@ -499,6 +499,50 @@ class PositiveProblem(_Positive):
     """A product of numbers between 0 and 1."""
 
 
+class _AsFloat32(Problem):
+    """What products have in common whose errors, in the root mean square, shall be those of float32 sums, however they are computed."""
+
+    def expected_error(self, left: np.ndarray, right: np.ndarray, c: np.ndarray, value: np.ndarray) -> float:
+        """Sums of numbers of both signs that are rounded to nearest K times are off by 0.3 √K roundoffs of the root of their squares' sum;
+        ten times that is allowed."""
+        squares = self.alpha**2 * float(np.mean(left**2 @ right**2))
+        return 3 * math.sqrt(self.k) * element_type("float32").roundoff * math.sqrt(squares) + self.result.absolute
+
+    def inexact(self, got: np.ndarray, value: np.ndarray) -> str:
+        return (
+            "every element is nearly right, and less exact than sums of FP32: products of a high and a low piece are left out of some "
+            "sums, or the pieces have too few bits for numbers so far apart"
+        )
+
+
+@dataclass(frozen=True)
+class ExactProblem(_AsFloat32):
+    """A product of numbers of both signs."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, errors as in FP32"
+
+
+@dataclass(frozen=True)
+class SpreadProblem(_AsFloat32):
+    """A product of which in each row of A, and in each column of B, `spread` powers of two lie between the largest number and the smallest:
+    column k of A is times 2^e, and row k of B divided by that, so that no product is larger than four times another."""
+
+    spread: int = 0
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, b, c = super().arrays()
+        random = np.random.default_rng(self.seed + 9)
+        of_k = np.ldexp(1.0, random.permutation(np.arange(self.k) % (self.spread + 1)) - self.spread // 2)
+        left, right = self.meant(a, b)
+        for matrix, factors in ((left, of_k), (right, 1 / of_k[:, None])):
+            matrix[...] = np.copysign((1 + np.abs(matrix)) / 2, matrix) * factors
+        return a, b, c
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, numbers of a row up to 2^{self.spread} apart"
+
+
 @dataclass(frozen=True)
 class PositiveSample(_Positive, SampledProblem):
     """Blocks of such a product."""

@@ -10,6 +10,7 @@ from helpers.course import demanding, proof
 from helpers.course.exercises import exercise, parse
 from helpers.errors import CourseError
 from helpers.run import gemm
+from helpers.run.problem import ExactProblem
 
 from . import cheats
 
@@ -57,6 +58,7 @@ def test_keys_of_own_data_are_read():
 
 
 PIECES = "fp32_on_tensor_cores"
+WIDE = ("ALWAYS_WIDE = 0;", "ALWAYS_WIDE = 1;")
 
 
 UNTIL_LAST = "for (int i = 1; i < WARPS; i++) {"
@@ -67,6 +69,8 @@ OUTSIDE = "*to = beta == 0.0f ? alpha * exact : alpha * exact + beta * *to;"
     ("old", "new", "says"),
     [
         ("SPREAD = 34", "SPREAD = 60", "columns of A times 2^-25 to 2^25"),
+        ("SPREAD = 34", "SPREAD = 44", "numbers of a row up to 2^37 apart"),
+        ("LOW = 12", "LOW = 9", "numbers of a row up to 2^33 apart"),
         ("if (outside) {", "if (false) {", "columns of A times 2^-112 to 2^58"),
         (OUTSIDE, OUTSIDE.replace("alpha * ", ""), "columns of A times 2^-112 to 2^58"),
         (OUTSIDE, "*to = alpha * exact;", "columns of A times 2^-112 to 2^58"),
@@ -79,7 +83,7 @@ OUTSIDE = "*to = beta == 0.0f ? alpha * exact : alpha * exact + beta * *to;"
         ("SHORT = 128", "SHORT = 0", "128 × 128 × 1,"),
     ],
     ids=[
-        "FP16 for rows that it does not span", "what no pieces stand for is left out", "and not multiplied by alpha", "and forgets beta",
+        "FP16 for rows that it does not span", "and that it hardly spans", "low pieces of fewer bits", "what no pieces stand for is left out", "and not multiplied by alpha", "and forgets beta",
         "infinity is finite", "all is finite", "a factor beyond FP32 for tiny rows", "and for tiny columns", "FP16 for tiny rows",
         "a part of K is not looked at", "FP16 for a single product",
     ],
@@ -97,6 +101,27 @@ def test_what_fp32_bears_is_asked_and_no_more():
     for slug in ("coalesced", PIECES):
         kernel = helpers.reference(slug)
         assert gemm.check(kernel, demanding.of_any_magnitude(kernel, seed=2), on="cpu").passed
+
+
+LOW_HIGH, BOTH_LOW = "wgmma(format, low, a(1, k), b(0, k), true);\n                if", "if (!wide && PRODUCTS == 1) break;"
+
+
+@pytest.mark.parametrize(("edits", "passes"), [
+    ([], True), ([WIDE], True), ([(BOTH_LOW, "if (step >= 16) break;")], False), ([(LOW_HIGH, f"if (step < 16) {LOW_HIGH}")], False),
+], ids=["as it is", "pieces of BF16", "high pieces alone behind k = 1024", "half of the rest behind k = 1024"])  # fmt: skip
+def test_long_sums_of_pieces_are_as_exact_as_in_fp32(edits, passes):
+    """The worst case of a long sum has room for FP16's own errors."""
+    kernel = _edited(PIECES, edits)
+    assert all(isinstance(longest := gemm.drawn(kernel, seed)[0], ExactProblem) and longest.k > 4096 for seed in (1, 2))
+    report = gemm.check(kernel, ExactProblem(6, 3, 1500), on="cpu", patience=60)
+    assert report.correct == passes and (passes or "less exact than sums of FP32" in str(report))
+
+
+def test_numbers_are_so_many_powers_of_two_apart():
+    problem = demanding.SpreadProblem(5, 4, 40, pad_b=1, spread=33, seed=2)
+    for matrix in problem.meant(*problem.arrays()[:2]):
+        exponents = np.frexp(matrix)[1]
+        assert np.ptp(exponents, axis=2 if matrix.shape[1] == 5 else 1).tolist() == [[33] * (5 if matrix.shape[1] == 5 else 4)]
 
 
 def test_powers_along_k_leave_the_product():
@@ -121,7 +146,6 @@ def test_a_single_number_of_a_row_is_larger_than_the_others_at_every_remainder()
 
 
 ROWS, KEPT = ("SCALE_K = 128;", "SCALE_K = 0;"), ("PROMOTE = 1;", "PROMOTE = 0;")
-WIDE = ("ALWAYS_WIDE = 0;", "ALWAYS_WIDE = 1;")
 
 
 def _edited(slug: str, edits):
