@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from helpers.arguments import explained, is_whole, listed
 from helpers.errors import CompileError, CourseError, LaunchError, RunError
 from helpers.model import hardware
@@ -26,6 +28,7 @@ from helpers.toolchain.compile import compile_source, readable
 
 from .lesson import DEFAULT_GPU, LessonKernel, Profile
 from .measures import count
+from .proof import SECONDS
 from .table import Table, Tabular
 
 
@@ -188,7 +191,7 @@ def sweep(source: str, constants: Iterable[Mapping[str, int]], size: int = 1024,
     """Compile and profile one variant for each set of constants, on a product of size³.
 
     A setting that does not compile, does not run or computes a wrong product has no figures, and the table says why. (One tile of the
-    product is compared, with K cut short.) gpu_name: predict for this GPU (compiled for it) even if there is one here. Raises CourseError
+    product is compared.) gpu_name: predict for this GPU (compiled for it) even if there is one here. Raises CourseError
     if there is nothing to sweep or it is no list of settings, where all of them fail, and what `variant` and the model raise.
     """
     arch = hardware.gpu(gpu_name or DEFAULT_GPU).capability.arch
@@ -225,19 +228,17 @@ def sweep(source: str, constants: Iterable[Mapping[str, int]], size: int = 1024,
     return Sweep(settings[0].profile.device, tuple(settings), tuple(failed))
 
 
-_DEEP = 256  # elements of K with which a tile is compared: with more it takes longer than to count
-
-
 def _wrong(kernel: LessonKernel, profile: Profile) -> str:
-    """What is wrong with the last tile of the product, as a sentence; else "". Where there is a GPU it is timed on results that were
+    """What is wrong with a tile of the product, as a sentence; else "". Where there is a GPU it is timed on results that were
     compared, and so is what the course has on record."""
     if profile.timed or profile.recorded:
         return ""
     problem, shape = profile.problem, gemm.geometry(kernel)
     across, down = shape.tiles(problem.m, problem.n)
-    sample = gemm.SampledProblem.of(problem, ((across - 1, down - 1),), k=min(problem.k, _DEEP))
+    random = np.random.default_rng()
+    sample = gemm.SampledProblem.of(problem, ((int(random.integers(across)), int(random.integers(down))),))
     try:
-        return gemm.run_sample(kernel, sample, findings=False)[1]
+        return gemm.run_sample(kernel, sample, SECONDS, findings=False)[1]
     except LaunchError:  # its blocks wait for one another: none of them runs alone
         return ""
 

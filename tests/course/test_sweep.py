@@ -79,6 +79,14 @@ def test_a_setting_that_fails_says_so_in_its_row_and_the_others_keep_theirs(some
     assert some_fail.left_out == "TM = 48, WRONG = 0 (not compiled), TM = 16, WRONG = 1 (wrong result)"
 
 
+def test_a_setting_that_leaves_out_a_part_of_k_is_wrong_at_the_size_of_the_sweep():
+    """It has less to do, and would be the fastest."""
+    source = LATE.replace("WRONG = 0;", "DEEP = 4096;").replace(" + WRONG", "").replace("k0 < K;", "k0 < min(K, DEEP);")
+    assert source.count("min(K, DEEP)") == 1
+    found = sweep(source, [{"DEEP": 4096}, {"DEEP": 256}], size=320)
+    assert len(found.settings) == 1 and found.left_out == "DEEP = 256 (wrong result)" and "elements of C" in found.failed[0].why
+
+
 def test_a_setting_that_cannot_be_launched_is_told():
     shared = SOURCE.replace(
         "extern", 'constexpr int SHARED = 0; extern "C" __device__ constexpr int dynamic_shared[] = {SHARED}; extern', 1
