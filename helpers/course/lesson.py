@@ -21,8 +21,8 @@ from typing import Any
 from helpers.arguments import explained, is_whole
 from helpers.errors import CourseError, LaunchError
 from helpers.files import read_whole
+from helpers.freed import given_back
 from helpers.interrupts import delayed
-from helpers.memory import given_back
 from helpers.model import hardware
 from helpers.model.hardware import digits
 from helpers.model.lacking import lacking

@@ -19,7 +19,7 @@ import numpy as np
 
 from helpers.arguments import explained
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, SlowedError, UnexplainedError
-from helpers.memory import given_back
+from helpers.freed import given_back
 from helpers.sim import TraceFilter
 from helpers.sim.checks.endless import MAY_BE_LARGE, NEVER_ENDS
 from helpers.sim.code import cfg, time_limit

@@ -8,7 +8,7 @@ import threading
 import psutil
 import pytest
 
-from helpers.memory import given_back
+from helpers.freed import given_back
 
 MEGABYTE = 1 << 20
 
