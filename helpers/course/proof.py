@@ -17,6 +17,7 @@ from helpers.run.kernel import Kernel, Run
 from helpers.run.own_products import counted_shape
 from helpers.run.problem import PositiveSample
 from helpers.sim import TraceFilter
+from helpers.sim.code import time_limit
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.counting import names
 
@@ -24,6 +25,7 @@ from . import demanding, measures
 from .measures import Expectation, Verdict
 
 MOST_VERIFIED = 1 << 30  # bytes of A, B and C of a product that is verified
+_MORE, _NATIVE, _FEWEST = 2.0, 1e8, 16  # seconds for more tiles, multiply-adds per second of native code, tiles at the least
 SECONDS = 120.0  # that its blocks may take
 _APART = 64  # elements of K where blocks far apart show that their tiles are
 _NOT_ASKED = "not asked of blocks that share tiles of C, which leave their sums to each other in device memory."
@@ -181,10 +183,14 @@ def verify(kernel: Kernel, problem: Problem, run: Run, progress: Callable[[int, 
     samples: list[SampledProblem] = [sample]
     if demanding.loses_in_long_sums(kernel):
         samples.append(PositiveSample.of(sample, places[-1:]))
+    native, begun = False, time_limit.now()
     for each in samples:
-        _, wrong, missing = gemm.run_sample(kernel, each, SECONDS, progress)
+        done, wrong, missing = gemm.run_sample(kernel, each, SECONDS, progress)
         if wrong or missing:
             raise CourseError(f"{kernel.name} is not ready to climb: its result is wrong at {each}.\n{wrong or missing}")
+        native = done.outcome.engine == "native"
+    if wrong := _in_other_tiles(kernel, sample, native, (time_limit.now() - begun) / len(places), progress):
+        raise CourseError(f"{kernel.name} is not ready to climb: its result is wrong at {problem}.\n{wrong}")
     if shape.persistent is None and (left := _left_out(kernel, sample, progress)):
         raise CourseError(f"{kernel.name} is not ready to climb: it does not compute every tile of C.\n{left}")
     if not run.sampled:
@@ -205,6 +211,22 @@ def verify(kernel: Kernel, problem: Problem, run: Run, progress: Callable[[int, 
                 f"{problem}, {which} has {one / blocks:,.0f} of {name}, and blocks {', '.join(map(str, alike))} have "
                 f"{many / blocks:,.0f} on average."
             )
+
+
+def _in_other_tiles(kernel: Kernel, sample: SampledProblem, native: bool, each: float, progress: Callable[[int, int], None] | None) -> str:
+    """'' or what is wrong in other tiles of the product: as many as take about `_MORE` seconds, `_FEWEST` at the least where native code
+    computes them; all of a small product. each: seconds that a tile has taken so far."""
+    shape = gemm.geometry(kernel)
+    across, down = shape.tiles(sample.m, sample.n)
+    of_tile = math.prod(shape.tile) * max(1, sample.k)
+    count = min(across * down, max(_FEWEST, int(_MORE * _NATIVE / of_tile)) if native else int(_MORE / max(each, 1e-3)))
+    if not count:
+        return ""
+    random = np.random.default_rng()
+    places = tuple((int(at) % across, int(at) // across) for at in random.choice(across * down, count, replace=False))
+    other = replace(sample, places=places, seed=sample.seed + 1)
+    _, wrong, missing = gemm.run_sample(kernel, other, SECONDS, progress, findings=False)
+    return wrong or missing
 
 
 def _left_out(kernel: Kernel, sample: SampledProblem, progress: Callable[[int, int], None] | None) -> str:

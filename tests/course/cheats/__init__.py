@@ -472,6 +472,8 @@ FENCED = [  # and the same means where they hide nothing
 UNCLIMBABLE = [
     ("nothing at that size", exits("K == 512")),
     ("half of K at that size", (LOOP, "for (int k = 0; k < (K == 512 ? 256 : K); k++) {")),
+    ("half of K in one block at that size",
+     (LOOP, "for (int k = 0; k < (K == 512 && blockIdx.x == 5 && blockIdx.y == 9 ? 256 : K); k++) {")),
     ("the counted block does nothing", exits("blockIdx.x + blockIdx.y == 0 && M == 512")),
     ("the counted block has no loop, and others do its work", (GUARD, f"{GUARD}\n    if (M == 512 && blockIdx.x + blockIdx.y == 0) {{ C[row * ldc + col] = 0; return; }}")),
     ("other blocks go twice through K", (LOOP, "for (int twice = M == 512 && blockIdx.x + blockIdx.y ? -K : 0, k = 0; twice + k < K; k++) {"),
