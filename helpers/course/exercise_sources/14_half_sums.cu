@@ -8,6 +8,7 @@
 //! expect: HMMA instructions of each warp == 1/8 K
 //! expect: FFMA instructions of each warp <= 2 K
 //! expect: FMUL instructions of each warp <= 2 K
+//! expect: FP64 instructions of each warp == 0
 //! after: Tensor cores also add in FP16, and on some GPUs twice as fast. Each addition then rounds to 11 bits, K / 16 times in a row.
 #include <cuda_fp16.h>
 #include <mma.h>

@@ -10,6 +10,7 @@
 //! expect: bank conflicts of shared loads == 0
 //! expect: FFMA instructions of each warp <= 2 K
 //! expect: FMUL instructions of each warp <= 2 K
+//! expect: FP64 instructions of each warp == 0
 //! after: Half the loads: step 05's outer product once more, with fragments in place of numbers. A warp's tile of 64 x 64 loads 8 fragments for 16
 //!     products.
 #include <cuda_fp16.h>

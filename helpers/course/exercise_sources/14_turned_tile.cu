@@ -11,6 +11,7 @@
 //! expect: bank conflicts of shared loads == 0
 //! expect: FFMA instructions of each warp <= 2 K
 //! expect: FMUL instructions of each warp <= 2 K
+//! expect: FP64 instructions of each warp == 0
 //! after: A fragment hides where its elements lie in registers, and also how they lay in memory: one word turns the tile.
 #include <cuda_fp16.h>
 #include <mma.h>

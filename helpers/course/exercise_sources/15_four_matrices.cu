@@ -10,6 +10,7 @@
 //! expect: LDSM instructions of each warp <= 1/8 K
 //! expect: FFMA instructions of each warp <= 2 K
 //! expect: FMUL instructions of each warp <= 2 K
+//! expect: FP64 instructions of each warp == 0
 //! after: In which order ldmatrix fills registers is decided by who addresses what. In which order mma reads them is not.
 #include <cuda_bf16.h>
 

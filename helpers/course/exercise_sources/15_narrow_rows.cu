@@ -11,6 +11,7 @@
 //! expect: bytes of shared memory per block <= 768
 //! expect: FFMA instructions of each warp <= 2 K
 //! expect: FMUL instructions of each warp <= 2 K
+//! expect: FP64 instructions of each warp == 0
 //! after: A swizzle goes by the turn of the banks: 128 bytes, whatever a row is long.
 #include <cuda_bf16.h>
 

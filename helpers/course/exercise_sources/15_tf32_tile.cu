@@ -13,6 +13,7 @@
 //! expect: shared loads per result <= 3/16 K
 //! expect: FFMA instructions of each warp <= 2 K
 //! expect: FMUL instructions of each warp <= 2 K
+//! expect: FP64 instructions of each warp == 0
 //! after: No ldmatrix, and still no conflict: rows of 12 floats put a warp's 32 values of A in 32 banks. TF32 keeps FP32's exponents and 11
 //!     bits. Handed over raw, as here, a number's other bits are cut off; cvt.rna.tf32.f32 would round it first, as FP16 is rounded.
 constexpr int BM = 16, BN = 8, BK = 8;  // tiles: A is BM x BK, B is BK x BN

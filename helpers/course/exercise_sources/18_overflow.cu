@@ -12,6 +12,7 @@
 //! expect: HMMA instructions of each warp == 3/16 K
 //! expect: FFMA instructions of each warp <= 3 K
 //! expect: FMUL instructions of each warp <= 3 K
+//! expect: FP64 instructions of each warp == 0
 //! scales: 20
 //! after: The lesson's kernel brings a row's largest number to 2^14 and not to 1: the smaller ones keep more of their digits there.
 //!     A result is a row times a column, so their factors can be divided away from it. A factor of its own for every k could not.

@@ -11,6 +11,7 @@
 //! expect: k of a factor == 128
 //! expect: FFMA instructions of each warp <= 2 K
 //! expect: FMUL instructions of each warp <= 2 K
+//! expect: FP64 instructions of each warp == 0
 //! after: This is what the kernel of the lesson does; there the factors come by mbarriers, and 64 rows are multiplied by one instruction.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>

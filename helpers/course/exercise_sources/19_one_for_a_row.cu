@@ -12,6 +12,7 @@
 //! expect: FFMA instructions of each warp == 0
 //! expect: HMMA instructions of each warp == 1/16 K
 //! expect: FMUL instructions of each warp <= 16
+//! expect: FP64 instructions of each warp == 0
 //! expect: FADD instructions of each warp >= 1/4 K
 //! after: Fewer factors, and one multiplication for each result. What it costs is accuracy where the numbers of a row differ in size.
 #include <cuda_bf16.h>

@@ -8,6 +8,7 @@
 //! expect: k of a factor == 128
 //! expect: FFMA instructions of each warp <= 2 K
 //! expect: FMUL instructions of each warp <= 2 K
+//! expect: FP64 instructions of each warp == 0
 //! after: Edges again: what is done every 128 steps is also due at the end.
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
