@@ -323,8 +323,11 @@ def test_fewer_than_has_to_be_says_what_has_to_stay():
 
 
 def test_an_exercise_whose_tile_is_given_does_not_offer_another():
+    upper_half = exercise("two_rows").solution.replace("if (row + 32 >= M) return;", "if (row + 32 >= M || K > 0) return;")
+    report = str(exercise("two_rows").judge(helpers.compile(upper_half), 1, on="cpu"))
+    assert "its threads store to 32 × 32: let them compute the rest." in report and "let tile_shape" not in report
     report = str(exercise("how_many_squares").judge(helpers.compile(exercise("how_many_squares").starter), 1, on="cpu"))
-    assert "its threads store to 64 × 64: let them compute the rest." in report and "let tile_shape" not in report
+    assert "elements of C are wrong" in report and "its threads store to" not in report, "which the reader shall find out"
 
 
 def _edited(slug: str, *edits: tuple[str, str], solution: bool = True) -> str:
