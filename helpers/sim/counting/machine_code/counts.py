@@ -236,16 +236,18 @@ def _repeated(instructions: Sequence[SassInstruction]) -> set[str]:
 
 
 def _decides(atomic: SassInstruction, loop: Sequence[SassInstruction]) -> bool:
-    """Does the loop go on or end by what this atomic operation of it has found?"""
+    """Does the loop end by nothing but what this atomic operation of it has found? (One that walks tiles has an end of its own.)"""
+    inside = range(loop[0].index, loop[-1].index + 1)
     told: set[str] = set()
+    ends: dict[int, bool] = {}
     for i in (*loop, *loop):  # what one turn has found, the next may ask
-        if i.row.leaves and i.predicate is not None and not told.isdisjoint(registers_of(i.predicate)):
-            return True
+        if i.row.leaves and i.predicate is not None and (i is loop[-1] or i.target not in inside):
+            ends[i.index] = not told.isdisjoint(registers_of(i.predicate))
         if i is atomic or not told.isdisjoint(i.reads):
             told |= i.writes
         elif i.predicate is None:
             told -= i.writes
-    return False
+    return bool(ends) and all(ends.values())
 
 
 def _without(unknown: Container[str], totals: Mapping[str, int], by_line: Mapping[int, Mapping[str, int]]):

@@ -101,6 +101,7 @@ def test_arithmetic_that_neither_ptx_nor_machine_code_can_tell_is_left_out(body,
         ("if (i % 32 == 0) { while (atomicExch(c, 1)) ; c[1]++; __threadfence(); atomicExch(c, 0); }", False),
         ("int sum = 0; for (int k = 0; k < 5; k++) sum += atomicAdd(c + k, 1); c[8 + i] = sum;", True),
         ("int sum = 0; for (int k = 0; k < a[i]; k++) sum += atomicAdd(c + k, 1); c[8 + i] = sum;", True),
+        ("for (int k = i; k < a[i]; k += 3) { if (atomicAdd(c + k, 1) == 5) continue; c[40 + k] = 1; __threadfence(); }", True),
     ],
 )
 def test_how_often_an_atomic_operation_is_tried_depends_on_who_comes_between(body, known):
