@@ -69,6 +69,7 @@ from .tile_order import many_tiles, taken_twice, thin, tiles_apart, unreached
 
 _FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 PATIENCE = 8.0  # seconds that a small shape may always take
+_SMALL_K = 1024  # and up to this K it is small
 _LADDER = 4096  # M = N = K of a product as ladders have it
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
 _ENOUGH = 8.0  # seconds for which findings are collected once there are any
@@ -168,7 +169,7 @@ def check(
         start = time_limit.now()
         by_chance = index >= len(fixed)
         # A batch is of small products, and a narrow counter counts for ever what others count in a moment.
-        long = by_chance and problem.batch == 1 and not counts_to_k(kernel.source)
+        long = (by_chance or problem.k > _SMALL_K) and problem.batch == 1 and not counts_to_k(kernel.source)
         explain = whole or not (index == longest or index >= late) or put_off
         mine = asked if isinstance(problem, SampledProblem) else kernel
         one = functools.partial(_check_one, mine, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)

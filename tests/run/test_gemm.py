@@ -23,6 +23,7 @@ from helpers.run.geometry import is_fused
 from helpers.run.launch_arguments import launch_arguments
 from helpers.run.problem import SampledProblem, ScaledProblem
 from helpers.sim.code import time_limit
+from helpers.sim.native import engine
 from tests.run.tma_kernels import source as tma_source
 
 GEOMETRY = """
@@ -393,6 +394,14 @@ extern "C" __global__ void tile(int M, int N, int K, float alpha, const float* A
     if (row < M && col < N) C[row * ldc + col] = alpha * sum + (beta == 0 ? 0 : beta * C[row * ldc + col]);
 }
 """
+
+
+@pytest.mark.parametrize("k", [1000, 3000])
+def test_a_problem_with_a_long_k_has_the_time_of_long_ones(k, monkeypatch):
+    """Also where the caller names it: what takes a slow machine long was said never to end."""
+    monkeypatch.setattr(engine, "available", lambda: False)
+    report = gemm.check(helpers.compile(PLAIN), Problem(4, 5, k), on="cpu", patience=1e-6)
+    assert report.correct == (k > 1024) and ("1e-06 seconds" in str(report)) == (k < 1024), report
 
 
 def test_with_a_race_the_longest_shape_waits_unless_the_whole_is_wanted():

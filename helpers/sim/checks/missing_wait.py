@@ -84,14 +84,24 @@ class MissingWait(SharedCheck):
         """Each of the warpgroup's four warps reads, and has to know itself that the data has come; one of its lanes knows for all."""
         touched = access.touched(m, self.cells)
         copy = self.under_way.reshape(-1).take(touched.cells)
-        value = int(copy[0]) if len(copy) else 0
-        if (copy == value).all() and (not value or (value < 0 and self.landings[-1 - value].of_warps(access.thread, _GROUP).all())):
+        if self._known_to_all(copy, access):
             return False
         for warp in range(_GROUP):
             mine = Touched(touched.cells, touched.who + warp * WARP)
             if self._look(m, access.site, mine, "reads", self._unseen(copy, mine, by_warp=True)):
                 return True
         return False
+
+    def _known_to_all(self, copy: np.ndarray, access: MatrixAccess) -> bool:
+        """Is nothing of `copy` under way that one of a warpgroup's four warps does not know to have come, in any block that reads?"""
+        if not len(copy) or copy.max() > 0:
+            return not len(copy)
+        rows = np.flatnonzero(access.blocks) if self.cells.rows > 1 else np.zeros(1, np.int64)
+        for row, mine in zip(rows, copy.reshape(len(rows), -1), strict=True):
+            numbers = mine[:1] if (mine == mine[0]).all() else np.unique(mine)  # as a rule all of it came with one copy
+            if not all(number == 0 or self.landings[-1 - number].of_warps(access.thread, _GROUP)[row].all() for number in numbers):
+                return False
+        return True
 
     def write(self, m: Machine, access: Access) -> None:
         if not access.remote:
