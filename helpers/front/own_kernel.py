@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
+from jupyter_client.asynchronous import AsyncKernelClient
+from jupyter_client.channels import AsyncZMQSocketChannel
 from nbclient import NotebookClient
 from nbformat import NotebookNode
+from traitlets import Type
 from traitlets.config import Config
 
 _LONGEST = 96  # bytes of a socket's path, of which systems take 104 or 108, less its number
+_LOOK_AGAIN = 1.0  # seconds
+
+
+class _Channel(AsyncZMQSocketChannel):
+    """One that looks at its socket again now and then, whether it was woken or not.
+
+    What is sent while somebody waits at the socket, as nbclient does for a widget that changes, can take away the signal that an answer
+    has come; who waits for that signal alone waits for ever, with the answer in the socket.
+    """
+
+    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:  # type: ignore[override]  # as its base class overrides its own
+        """The next message. Raises queue.Empty if there is none for `timeout` seconds; None: it waits."""
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            left = max(0.0, end - time.monotonic())
+            try:
+                return await super().get_msg(min(left, _LOOK_AGAIN))
+            except Empty:
+                if left <= _LOOK_AGAIN:
+                    raise
+
+
+class Client(AsyncKernelClient):
+    """jupyter_client's, of which no answer is overlooked."""
+
+    shell_channel_class = Type(_Channel)
+    iopub_channel_class = Type(_Channel)
 
 
 @contextlib.contextmanager
@@ -27,6 +60,7 @@ def own_kernel(
     """
     with tempfile.TemporaryDirectory(prefix="kernel") as sockets:
         config = Config()
+        config.KernelManager.client_factory = f"{__name__}.{Client.__name__}"
         path = os.path.join(sockets, "k")
         if os.name != "nt" and len(os.fsencode(path)) <= _LONGEST:
             config.KernelManager.transport, config.KernelManager.ip = "ipc", path

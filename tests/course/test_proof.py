@@ -287,7 +287,11 @@ def test_k_is_longer_than_its_counter(counter, least):
 
 SHARING = {
     "autotune": (
-        {"SLICES": 2}, ["global loads per result", "shared stores per result", "multiply-adds between a copy and its wait"],
+        {"SLICES": 2},
+        [
+            "global loads per result", "shared loads per result", "shared stores per result before the last copy",
+            "multiply-adds between a copy and its wait",
+        ],
     ),
     "warp_specialized": (
         {"SLICES": 2, "BM": 64, "BN": 64, "CLUSTER": 1, "C_BOXES": 1},
