@@ -22,6 +22,7 @@ _SHAPES = ((40, 24, 64), (17, 23, 19), (33, 15, 150))  # M, N, K
 _UNEVEN = (34, 34, 150)  # for each remainder by 32 a row and a column, and two more
 _LARGER = 17  # power of two of numbers that FP16 does not reach
 _SPREADS = 33, 37  # powers of two: at 34 two pieces have errors of five times FP32's, at 37 of 36 times
+_LONG, _TIMES = 1024, 8  # K from which on sums are asked that are large from the beginning, as so many times larger numbers make them
 _TINY = (-132, 112)  # powers of two: of numbers down to the last bit that FP32 has, and of those that it takes to see them
 
 
@@ -90,15 +91,26 @@ def joined(report: CheckReport, more: CheckReport) -> CheckReport:
     return replace(report, cases=report.cases + drawn, findings=findings, untried=report.untried + more.untried)
 
 
-def judge_accuracy(kernel: Kernel, k: int, allowed: float, power: int, seed: int) -> tuple[str, bool]:
+def judge_accuracy(kernel: Kernel, k: int, allowed: float, power: int, seed: int) -> tuple[tuple[str, bool], ...]:
     """(sentence, good): relative errors of one tile of sums of k products of positive numbers, against float64, in float32's roundoffs.
 
-    allowed: how many, in the root mean square. power: the numbers are between 0 and 2^power.
+    allowed: how many, in the root mean square. power: the numbers are between 0 and 2^power. Where k is long a second sentence is of
+    sums that are large from the beginning: these lose more, so that no factor makes up for what both have lost.
     """
+    said = [_judged_accuracy(kernel, k, allowed, power, seed)]
+    if k >= _LONG:
+        said.append(_judged_accuracy(kernel, k, allowed, power, seed, k // 8))
+    return tuple(said)
+
+
+def _judged_accuracy(kernel: Kernel, k: int, allowed: float, power: int, seed: int, larger: int = 0) -> tuple[str, bool]:
+    """One sentence of `judge_accuracy`. larger: of A's columns the first so many are `_TIMES` as large."""
     problem = gemm.problem_for(kernel, *gemm.geometry(kernel).tile, k, seed=seed)
     a, b, c = problem.arrays()
     arrays = np.ldexp(np.abs(a), power), np.ldexp(np.abs(b), power), c
+    arrays[0][:, :larger] *= _TIMES
     numbers = "positive numbers" + (f" below 2^{power}" if power else "")
+    numbers += f", the first {larger} of each row of A {_TIMES} times as large" if larger else ""
     value, _ = problem.expected(*arrays)
     if failed := _run(kernel, problem, arrays, f"{problem} of {numbers}"):
         return failed

@@ -211,7 +211,7 @@ class Exercise:
             except CourseError as error:
                 expectations += ((f"The counters could not be judged: {error.message}", False),)
         if self.accuracy and report.correct:
-            expectations += (demanding.judge_accuracy(answer, *self.accuracy, report.seed),)
+            expectations += demanding.judge_accuracy(answer, *self.accuracy, report.seed)
         if self.nan and report.correct:
             expectations += (demanding.judge_nan(answer, report.seed),)
         if self.infinity and report.correct:

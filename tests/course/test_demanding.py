@@ -24,8 +24,18 @@ def test_own_data_tell_right_answers_from_wrong_ones(slug, name, passes, edits):
         assert gemm.check(kernel, gemm.Problem(17, 23, 19), on="cpu")
         _, good = demanding.judge_infinity(kernel, seed=1)
     else:
-        _, good = demanding.judge_accuracy(kernel, *item.accuracy, seed=1)
+        good = all(good for _, good in demanding.judge_accuracy(kernel, *item.accuracy, seed=1))
     assert good == passes, name
+
+
+@pytest.mark.parametrize("factor", ["1.0000234f", "(1 + 5.72e-9f * K)"])
+def test_a_factor_does_not_make_up_for_what_long_sums_lose(factor):
+    """It was found for sums that grow evenly, and brings those within the bound."""
+    item = exercise("promotion")
+    starter = item.starter.replace("alpha * sum", f"alpha * sum * {factor}")
+    (even, good), (early, bad) = demanding.judge_accuracy(helpers.compile(starter, entry="promotion"), *item.accuracy, seed=1)
+    assert good and not bad, (even, early)
+    assert "positive numbers: yours" in even and "the first 512 of each row of A 8 times as large: yours" in early
 
 
 def test_scales_are_powers_of_two_of_whole_rows_and_columns():
