@@ -38,6 +38,7 @@ from helpers.run import gemm
 from helpers.run.gemm import CheckReport
 from helpers.run.kernel import Kernel, compile
 from helpers.run.likely_causes import in_exercise
+from helpers.run.problem import NonFiniteProblem
 from helpers.run.timing import can_measure, time_gemms
 from helpers.run.transposes import said_of
 from helpers.sim.machine import printout
@@ -200,7 +201,7 @@ class Exercise:
         with Progress(f"checking {answer.name}") as progress:
             options["causes"] = self.kind != "diagnose"  # else they are what is asked
             report = gemm.check(answer, progress=progress, seed=seed, **options)
-            if self.scales and report.correct:
+            if self.scales and _of_finite_numbers(report):
                 report = demanding.joined(
                     report, gemm.check(answer, demanding.scaled(answer, self.scales, report.seed), progress=progress, **options)
                 )
@@ -385,6 +386,11 @@ def _accuracy(text: str) -> tuple[int, float, int] | None:
     """Of "4096 30" or "64 8 -10": K, the errors that are allowed, and the power of two that the numbers are below; None of nothing."""
     k, allowed, power = (*text.split(), "0")[:3] if text else ("", "", "")
     return (int(k), float(allowed), int(power)) if text else None
+
+
+def _of_finite_numbers(report: CheckReport) -> bool:
+    """Is nothing wrong but what NaN and infinity become?"""
+    return report.ran and all(isinstance(case.problem, NonFiniteProblem) for case in report.cases if case.message)
 
 
 def _near(case: tuple) -> tuple:

@@ -398,6 +398,8 @@ class Profile(Tabular):
                 if name == metrics.threads("ffma") and (executed := run.counters.get(metrics.opcode("FFMA"))):
                     off = "" if run.counters[name] else ", switched off: the predicates of all their threads are false"
                     meaning += f"; as instructions of whole warps: {executed:,}{off}"
+                if name == metrics.shared_wavefronts("ld") and run.counters.get(metrics.executed("ldsm")):
+                    meaning += ", and ldmatrix"
                 found.append((name, f"{run.counters[name]:,}", meaning))
             elif name == metrics.threads("ffma"):
                 found.append((name, "not known", f"{meaning}: {metrics.in_words(run.outcome.uncounted) or 'data decide it'}"))

@@ -26,7 +26,7 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
     got = after[2][:, : problem.n].astype(np.float64)
     if text := first_difference(wrong_ones(got, value, bound) & ~problem.as_good(got, value), got, value):
         if "expected nan" in text:
-            others = ["in what C was before, since beta is not 0"] * bool(problem.beta) + ["in the bias"] * problem.fused
+            others = ["in the bias"] * problem.fused + ["in what C was before, since beta is not 0"] * bool(problem.beta)
             text += _NAN_STAYS + (_IN_MAXIMUM if problem.fused else ", also where it is multiplied by 0.")
             text += f" So does a NaN {' or '.join(others)}." if others else ""
         if "yours nan" in text:

@@ -107,7 +107,7 @@ def check(
     """
     need("check", kernel)
     if not (seed is None or (isinstance(seed, int) and seed >= 0)):
-        raise LaunchError(f"check(seed={seed!r}): a seed is a whole number, such as a check has named.")
+        raise LaunchError(f"check(seed={seed!r}): a seed is a whole number, 0 or more, such as a check has named.")
     if not isinstance(seconds, numbers.Real):
         raise LaunchError(f"check(seconds={seconds!r}): seconds are a number.")
     if not isinstance(patience, numbers.Real) or not (progress is None or callable(progress)):

@@ -196,7 +196,8 @@ def wrong_by_little(problem: Problem, before: tuple[np.ndarray, ...], after: tup
     got = after[2][:, : problem.n].astype(np.float64)
     wrong = wrong_ones(got, value, bound)
     left, right = problem.factors(before[0], before[1])
-    size = abs(problem.alpha) * (np.abs(left) @ np.abs(right)) if problem.batch == 1 else np.zeros(value.shape)
+    with np.errstate(invalid="ignore"):  # infinity times 0
+        size = abs(problem.alpha) * (np.abs(left) @ np.abs(right)) if problem.batch == 1 else np.zeros(value.shape)
     if problem.beta:
         size = size + abs(problem.beta * before[2][:, : problem.n].astype(np.float64))
     return bool(wrong.any() and (np.abs(got - value) <= bound + _GROWTH * np.sqrt(problem.k + 16) * 2.0**-bits * size)[wrong].all())

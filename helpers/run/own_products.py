@@ -100,9 +100,11 @@ def counted_size(kernel: Kernel) -> int:
 
 def counted_shape(kernel: Kernel, least_k: int = 0) -> tuple[int, int, int]:
     """M, N and K of such a run of a kernel whose tiles may be no powers of two: whole tiles, and a K of `least_k` or more that whole steps
-    divide (steps are powers of two)."""
+    divide (steps are powers of two), with whole blocks that share a factor."""
     size = counted_size(kernel)
     m, n = (-(-size // extent) * extent for extent in geometry(kernel).tile)
+    of_factors = block_scales.scale_block(kernel)
+    least_k = max(least_k, of_factors[1]) if of_factors else least_k
     return m, n, 1 << (max(size, least_k) - 1).bit_length()
 
 

@@ -65,7 +65,7 @@ class Problem:
         for name in ("m", "n", "k", "pad_a", "pad_b", "pad_c"):
             value = getattr(self, name)
             if not is_whole(value) or value < 0:
-                raise LaunchError(f"{name}={value!r}: a matrix extent is a whole number, 0 or more.")
+                raise LaunchError(f"{name}={' '.join(repr(value).split()):.40}: a matrix extent is a whole number, 0 or more.")
             if value >= 1 << 31:
                 raise LaunchError(f"{name}={value}: the kernels take matrix extents as int, which ends at {(1 << 31) - 1}.")
         for name in ("alpha", "beta"):

@@ -322,6 +322,29 @@ def test_fewer_than_has_to_be_says_what_has_to_stay():
     assert said == f"shared loads per result: yours 80, expected 128. {exercise('column_store').fewer}" and "stays transposed" in said
 
 
+def test_scaled_rows_are_tried_though_infinity_is_lost():
+    """The task is about them: who has one factor for all rows is told of rows first."""
+    source = (
+        exercise("overflow")
+        .solution.replace("* up[r]", "* up[0]")
+        .replace("inverse_power(up[lane / 4 + i / 2 * 8])", "inverse_power(up[0])")
+    )
+    report = exercise("overflow").judge(helpers.compile(source, entry="overflow"), 1, on="cpu")
+    assert not report.correct and any("times 2^" in str(case.problem) and case.message for case in report.cases)
+
+
+@pytest.mark.parametrize(("parity", "said"), [
+    ("(k0 / BK + 1) % 2", "a wait for the parity of the phase that ended last returns at once"),
+    ("1", "All of them belong to one phase, which is not over, while more and more is announced"),
+])  # fmt: skip
+def test_a_wait_that_does_not_wait_is_among_the_causes_of_what_comes_of_it(parity, said):
+    item = exercise("next_phase")
+    assert item.solution.count("wait(&full, k0 / BK % 2)") == 1
+    kernel = helpers.compile(item.solution.replace("wait(&full, k0 / BK % 2)", f"wait(&full, {parity})"), entry="next_phase", arch="sm_90a")
+    problem = gemm.problem_for(kernel, 6, 5, 5493 if parity == "1" else 256)
+    assert said in str(gemm.check(kernel, problem, on="cpu"))
+
+
 def test_an_exercise_whose_tile_is_given_does_not_offer_another():
     upper_half = exercise("two_rows").solution.replace("if (row + 32 >= M) return;", "if (row + 32 >= M || K > 0) return;")
     report = str(exercise("two_rows").judge(helpers.compile(upper_half), 1, on="cpu"))

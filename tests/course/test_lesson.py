@@ -370,6 +370,7 @@ def test_a_profile_says_what_is_switched_off_and_what_copies_meet_in_the_banks()
     said = {name: f"{value}, {meaning}" for name, value, meaning in reference("mma_sync").profile(256).rows()}
     assert said[names.threads("ffma")].startswith("0, ") and "switched off: the predicates" in said[names.threads("ffma")]
     assert said[IDEAL].endswith("add: 0")
+    assert "ldmatrix" in said[names.executed("ldsm")] and said[names.shared_wavefronts("ld")].endswith("those loads, and ldmatrix")
 
 
 IDEAL = names.SHARED_WAVEFRONTS_OF_ALL_IDEAL

@@ -33,13 +33,13 @@ def test_every_configuration_satisfies_the_kernel_and_is_named_after_its_tile():
         assert name == ", ".join(title)
 
 
-def test_every_configuration_of_tensor_cores_is_named_after_what_it_is():
-    for name, setting in strategy.TENSOR_CONFIGURATIONS.items():
-        constants = compile_source(variant(TENSOR_SOURCE, **setting), "warp_specialized", "sm_90a").constants
-        title = ["{} × {}".format(*constants["tile_shape"])]
-        title += ["alone"] if setting.get("CLUSTER") == 1 else []
-        title += [f"{constants['persistent'][1]} slices"] if constants["persistent"][1] > 1 else []
-        assert name == ", ".join(title)
+@pytest.mark.parametrize(("name", "setting"), strategy.TENSOR_CONFIGURATIONS.items(), ids=strategy.TENSOR_CONFIGURATIONS)
+def test_every_configuration_of_tensor_cores_is_named_after_what_it_is(name, setting):
+    constants = compile_source(variant(TENSOR_SOURCE, **setting), "warp_specialized", "sm_90a").constants
+    title = ["{} × {}".format(*constants["tile_shape"])]
+    title += ["alone"] if setting.get("CLUSTER") == 1 else []
+    title += [f"{constants['persistent'][1]} slices"] if constants["persistent"][1] > 1 else []
+    assert name == ", ".join(title)
 
 
 @pytest.mark.parametrize("dtype", strategy.FAMILIES)

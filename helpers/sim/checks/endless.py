@@ -57,7 +57,8 @@ MULTICAST = (
 )
 SURPLUS = (
     "More threads arrive than it expects, so that phases end too early, and who waits for one finds that another has begun: give "
-    "mbarrier.init the number of all arrivals of a phase, or let fewer threads arrive."
+    "mbarrier.init the number of all arrivals of a phase, or let fewer threads arrive. If no more arrive for one phase, somebody goes on "
+    "before it is over: a wait for the parity of the phase that ended last returns at once."
 )
 
 

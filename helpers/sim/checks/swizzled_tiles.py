@@ -65,7 +65,14 @@ class SwizzledTiles(SharedCheck):
             )
         number = self.brought.reshape(-1).take(access.touched(m, self.cells).cells)
         other = np.array([False, *(mode != access.mode for _, mode in self.copies)]).take(number)
-        if other.any():
+        alike = (number > 0) & ~other
+        if other.any() and alike.any():
+            box, beyond = (_line(self.copies[int(number[first(which)]) - 1][0]) for which in (alike, other))
+            m.findings.hint(
+                f"The descriptor of {access.name} of the wgmma at line {_line(access.site)} reaches beyond the box that the copy at line "
+                f"{box} brings, into that of line {beyond}: its offsets are larger than the box's, or it begins too late."
+            )
+        elif other.any():
             site, mode = self.copies[int(number[first(other)]) - 1]
             self.apart.add(access.site.index)
             m.findings.hint(

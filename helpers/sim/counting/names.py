@@ -112,6 +112,7 @@ MEANINGS: dict[str, str] = {
 
 # Of units that few kernels use: told where there is something to tell.
 MEANINGS_OF_OTHER_UNITS: dict[str, str] = {
+    executed("ldsm"): "ldmatrix (LDSM): instructions of whole warps, whose wavefronts are among those of shared-memory loads",
     requests("local", "ld"): "loads of local memory: spilled registers, and arrays whose index is not known when the kernel is compiled",
     requests("local", "st"): "stores to it, which all go through to L2",
     requests("global", "atom"): "global atomic operations whose result is used: instructions of whole warps",

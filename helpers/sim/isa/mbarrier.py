@@ -181,7 +181,11 @@ def _announce(m, barrier, rows, count, line) -> None:
     """More bytes will come in this phase. Stops the launch where they are too many to count."""
     barrier.announce(rows, count, line)
     if (barrier.bytes[rows] > MOST).any():
-        m.fail(f"an mbarrier can count {MOST} bytes, and {int(barrier.bytes[rows].max())} are announced here.", line)
+        several = "" if np.max(count) > MOST else (
+            " All of them belong to one phase, which is not over, while more and more is announced: nobody waits for it, or the wait names "
+            "the parity of the phase that ended last, and returns at once."
+        )  # fmt: skip
+        m.fail(f"an mbarrier can count {MOST} bytes, and {int(barrier.bytes[rows].max())} are announced here.{several}", line)
 
 
 def _arrive(op, drop: bool):

@@ -202,6 +202,7 @@ WRONG = {
     "next_phase": [
         ("waits for a phase that may be gone", ("wait(&full, k0 / BK % 2);", "wait(&full, 0); if (k0 / BK % 2) wait(&full, 1);"))
     ],
+    "short_block": [("factors of a block behind whole ones", ("block < (K + SCALE_K - 1) / SCALE_K", "block <= K / SCALE_K"))],
     **slices_and_batches.WRONG,
 }
 
@@ -310,7 +311,6 @@ EVASIONS = [
      ("load(ring[stage].B, map_B, block_col, k, &full[stage]);",
       "for (int h = 0; h < 2; h++) load(ring[stage].B + h * BK / 2 * BN, map_B, block_col, k + h * BK / 2, &full[stage]);")),
     ("two_pieces", "a fourth product", ("mma(rest, low_a, high_b);", "mma(rest, low_a, high_b);\n        float least[4] = {};\n        mma(least, low_a, low_b);\n        if (least[0] == 12345678) sums[0] = 1;")),
-    ("short_block", "a block behind whole ones", ("block < (K + SCALE_K - 1) / SCALE_K", "block <= K / SCALE_K")),
     ("by_the_block", "one factor for all of K", ("{1, SCALE_K, SCALE_N}", "{1, 0, SCALE_N}"), ("const int block = k0 / SCALE_K;", "const int block = 0;")),
     ("one_for_a_row", "factors of blocks by multiplications and additions", ("SCALE_K = 0, SCALE_N = 1;", "SCALE_K = 128, SCALE_N = 128;"),
      ("total[i] += sums[i];", "total[i] = __fadd_rn(total[i], __fmul_rn(sums[i], scales_A[k0 / 128 * ((M + 3) / 4 * 4) + min(row + i / 2 * 8, M - 1)]"

@@ -45,12 +45,11 @@ def table():
     return tomllib.loads(predict.VALIDATION.read_text(encoding="utf-8"))
 
 
-def test_launches_in_their_own_signature_are_what_the_model_says(table):
-    rows = {row["run"]: row for row in table["runs"]}
-    for case in validate.launches()[::7]:
-        row = rows[case.label]
-        assert (row["measured"], row["fitted"]) == (case.measured, case.fitted), "run: python -m helpers.course.validate"
-        assert validate.tried(case).predicted == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
+@pytest.mark.parametrize("case", validate.launches()[::7], ids=lambda case: case.label)
+def test_launches_in_their_own_signature_are_what_the_model_says(case, table):
+    (row,) = [row for row in table["runs"] if row["run"] == case.label]
+    assert (row["measured"], row["fitted"]) == (case.measured, case.fitted), "run: python -m helpers.course.validate"
+    assert validate.tried(case).predicted == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
 
 
 CHASED = """

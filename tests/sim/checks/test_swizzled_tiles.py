@@ -3,6 +3,7 @@
 import pytest
 
 import helpers
+from helpers.course.exercises import exercise
 from helpers.run import gemm
 
 SLUG = "tma_wgmma"
@@ -39,3 +40,15 @@ def test_where_both_agree_nothing_is_said():
     report = checked("const float x = alpha * d[2 * i]", "const float x = 2 * alpha * d[2 * i]")
     (message,) = [item.message for item in report.cases]
     assert "elements of C are wrong" in message and "swizzle" not in message and "on top of each other" not in message
+
+
+def test_a_descriptor_that_reaches_beyond_its_box_is_told_as_that():
+    """Its swizzle is right; that of the box behind is another, and B's."""
+    item = exercise("sixteen_k")
+    assert item.solution.count("descriptor(As + kk, 8 * 64, 2)") == 1
+    kernel = helpers.compile(item.solution.replace("(As + kk, 8 * 64, 2)", "(As + kk, 8 * 128, 2)"), entry="sixteen_k", arch="sm_90a")
+    (case,) = gemm.check(kernel, gemm.problem_for(kernel, 64, 64, 64), on="cpu").cases
+    lines = kernel.source.splitlines()
+    a, b = (next(number for number, line in enumerate(lines, 1) if f"load({name}" in line) for name in ("As", "Bs"))
+    assert f"reaches beyond the box that the copy at line {a} brings, into that of line {b}" in case.message
+    assert "says a swizzle of" not in case.message
