@@ -12,7 +12,7 @@ from helpers.sim.machine.memory import far_rows
 
 from .geometry import geometry, tensor_maps
 from .kernel import Kernel
-from .own_products import fitted, problem_for, types
+from .own_products import fitted, problem_for, takes_batch, types
 from .passes import pieces
 from .problem import VECTOR, Problem
 from .transposes import transposed
@@ -38,10 +38,24 @@ def far_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Pr
     if near.scale_block is not None:
         return []
 
-    def pad(rows: int, width: int) -> int:  # whole vectors of either type
-        return -(-_APART // (rows - 1) // VECTOR) * VECTOR + -width % VECTOR
+    return _one_by_one(near, [_pad(_APART, of.rows - 1, of.columns) for of in near.stored])
 
-    a, b, c = (pad(of.rows, of.columns) for of in near.stored)
+
+def products_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Problem, Problem]]:
+    """The same of a kernel that `takes_batch`, for a batch of two: the matrices of the second product begin behind 2^32 elements."""
+    if not takes_batch(kernel) or not (rows := far_apart(kernel, step, seed)):
+        return []
+    near = replace(rows[0][1], batch=2)
+    return _one_by_one(near, [_pad(_APART // 2, of.rows, of.columns) for of in near.stored])
+
+
+def _pad(elements: int, rows: int, width: int) -> int:
+    """What so many rows of so many elements need besides to take up `elements`, in whole vectors of either type."""
+    return -(-elements // rows // VECTOR) * VECTOR + -width % VECTOR
+
+
+def _one_by_one(near: Problem, pads: list[int]) -> list[tuple[str, Problem, Problem]]:
+    a, b, c = pads
     return [
         ("ABC", near, replace(near, pad_a=a, pad_b=b, pad_c=c)),
         ("A", near, replace(near, pad_a=a)),

@@ -56,7 +56,7 @@ from .differences import (
     stored,
     wrong_ones,
 )
-from .far_rows import far_apart, spread
+from .far_rows import far_apart, products_apart, spread
 from .geometry import MOST_IN_TILE, geometry, taken_for_bias, tensor_maps
 from .geometry import Geometry as Geometry
 from .kernel import Kernel, Run, place
@@ -279,9 +279,15 @@ def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
 
 
 def _of_far_rows(kernel: Kernel, seed: int) -> str:
-    """What is wrong with a product of which a matrix has its rows so `far_apart`, as a sentence; '' where it is right with all three, and
-    where this computer cannot tell."""
-    for name, near, far in far_apart(kernel, step_along_k(kernel), seed):
+    """What is wrong with a product of which a matrix has its rows so `far_apart`, or with a batch of such matrices (`products_apart`), as a
+    sentence; '' where it is right with all three, and where this computer cannot tell."""
+    step = step_along_k(kernel)
+    return _of_far(kernel, far_apart(kernel, step, seed)) or _of_far(kernel, products_apart(kernel, step, seed))
+
+
+def _of_far(kernel: Kernel, tried: Sequence[tuple[str, Problem, Problem]]) -> str:
+    """The sentence of these (see `far_apart`)."""
+    for name, near, far in tried:
         before = near.arrays()
         try:
             arrays = spread(far, before)
@@ -297,12 +303,14 @@ def _of_far_rows(kernel: Kernel, seed: int) -> str:
         else:
             got, (value, bound) = np.array(arrays[2][:, : near.n], np.float64), near.expected(*before)
             wrong = first_difference(~(np.abs(got - value) <= bound), got, value)
-            wrong += f" Multiply the number of a row by ld{name.lower()} in size_t." if wrong else ""
+            number = "blockIdx.z by the rows of a matrix and by" if far.batch > 1 else "the number of a row by"
+            wrong += f" Multiply {number} ld{name.lower()} in size_t." if wrong else ""
         if not wrong and len(name) > 1:
             return ""
         if wrong and len(name) == 1:
             row = far.stored["ABC".index(name)].pitch
-            return f"{name} is too large for an index of 32 bits where ld{name.lower()} is {row:,}. Smaller matrices are right. {wrong}"
+            far_off = f"The {name} of a second product (batch) is too far away" if far.batch > 1 else f"{name} is too large"
+            return f"{far_off} for an index of 32 bits where ld{name.lower()} is {row:,}. Smaller matrices are right. {wrong}"
     return ""
 
 

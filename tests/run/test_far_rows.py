@@ -22,7 +22,7 @@ def of_step(slug: str, *edits: tuple[str, str]):
     return helpers.compile(source, entry=steps.get(slug).entry)
 
 
-@pytest.mark.parametrize("slug", ["naive", "vectorized", "schedule", "wmma"])
+@pytest.mark.parametrize("slug", ["naive", "vectorized", "schedule", "autotune", "fused_epilogue", "wmma"])
 def test_the_courses_kernels_reach_rows_that_are_far_apart(slug):
     assert gemm._of_far_rows(of_step(slug), 1) == ""
 
@@ -37,6 +37,10 @@ def test_the_courses_kernels_reach_rows_that_are_far_apart(slug):
     ("shared_tile", (r"A \+ size_t\(min\(row, M - 1\)\) \* lda \+ tx", "A + blockIdx.y * BM * lda + size_t(min(row, M - 1) - int(blockIdx.y * BM)) * lda + tx"),
      r"^A is too large .* where lda is .* elements of C are wrong"),
     ("schedule", (r"near = max\(.*?;", "near = true;"), r"^A is too large .* elements of C are wrong"),
+    ("schedule", (r"\(size_t\)blockIdx", "blockIdx"), r"^The A of a second product .* wrong.* Multiply blockIdx.z by the rows of a matrix and by lda"),
+    ("fused_epilogue", (r"A \+= \(size_t\)blockIdx", "A += (int)blockIdx"), r"^The A of a second product .* where lda is 16,\d{3},\d{3}\."),
+    ("fused_epilogue", (r"B \+= \(size_t\)blockIdx", "B += (int)blockIdx"), r"^The B of a second product .* where ldb is "),
+    ("fused_epilogue", (r"C \+= \(size_t\)blockIdx", "C += (int)blockIdx"), r"^The C of a second product .* where ldc is "),
 ])  # fmt: skip
 def test_an_index_of_32_bits_is_told(slug, edit, said):
     assert re.search(said, gemm._of_far_rows(of_step(slug, edit), 1))
