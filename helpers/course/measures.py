@@ -349,12 +349,12 @@ def shared_stores_before_last_copy(run) -> float:
 
 @explained
 def barriers_per_warp(run) -> float:
-    """Barriers that each warp comes to, named ones as well. An instruction whose guard is false is executed, and no barrier. Raises
-    CourseError where instructions were not counted: a loop that waits at an mbarrier in their place depends on what others do, and
-    cannot be. Without machine code they are those of the trace.
+    """Barriers that each warp comes to, named ones as well. An instruction whose guard is false is executed, and no barrier. Without
+    machine code, and where its instructions cannot be counted, since a loop that waits at an mbarrier depends on what others do, they are
+    those of the trace. Raises CourseError where there is none.
     """
-    if run.kernel.compiled.estimate:
-        return float(np.count_nonzero(run.trace.barriers["kind"] == "sync")) / _warps(run)
+    if run.kernel.compiled.estimate or (names.INSTRUCTIONS not in run.counters and run.outcome.trace is not None):
+        return barriers_passed(run)
     if names.INSTRUCTIONS not in run.counters:
         raise _not_counted(run, "how many barriers its warps come to")
     if (came := names.opcode_threads("BAR")) in run.counters:

@@ -140,7 +140,7 @@ def _elsewhere(expectation: Expectation, run: Run, other: Run) -> str:
     try:
         verdict = expectation.judge(other)
     except CourseError:
-        if run.kernel.compiled.estimate:  # counted in the trace, which there is none of here
+        if run.kernel.compiled.estimate or names.INSTRUCTIONS not in run.counters:  # counted in the trace, which there is none of here
             return ""
         raise
     return "" if verdict.ok else f"{verdict.text}: yours {verdict.yours:g}, expected {verdict.expected}."

@@ -309,6 +309,32 @@ def test_blocks_that_share_tiles_are_not_asked_for_counters_of_blocks_that_do_no
     assert [text.partition(":")[0] for text, _ in said if "not asked" in text] == not_asked
 
 
+AT_AN_MBARRIER = """wait<STAGES - 2>();
+        __shared__ __align__(8) unsigned long long met;
+        const unsigned place = (unsigned)__cvta_generic_to_shared(&met);
+        if (k0 == 0) {
+            if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(place), "r"(THREADS) : "memory");
+            __syncthreads();
+        }
+        unsigned long long phase;
+        asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(phase) : "r"(place) : "memory");
+        for (int over = 0; !over;)
+            asm volatile("{ .reg .pred p; mbarrier.test_wait.shared.b64 p, [%1], %2; selp.s32 %0, 1, 0, p; }"
+                         : "=r"(over) : "r"(place), "l"(phase) : "memory");
+"""
+
+
+@pytest.mark.parametrize(("more", "met"), [("", True), ("for (int i = 0; i < 20; i++) __syncthreads();", False)])
+def test_barriers_are_known_where_a_loop_at_an_mbarrier_makes_instructions_unknown(more, met):
+    """How often it looks is a matter of time, and how many barriers there are is none."""
+    step = steps.get("async_copy")
+    source, meeting = step.kernel_source(), re.compile(r"wait<STAGES - 2>\(\);.*\n\s*__syncthreads\(\);.*\n")
+    assert len(meeting.findall(source)) == 1
+    kernel = helpers.compile(meeting.sub(lambda _: AT_AN_MBARRIER + more + "\n", source), entry=step.entry)
+    said = dict(proof.judged(kernel, step.expect, 1, lambda verdict: verdict.text))
+    assert said["barriers per warp"] == met and not any("could not be judged" in text for text in said), said
+
+
 def test_what_cannot_be_judged_leaves_the_other_counters():
     """The starter stores by its threads, and waits for no copies: the first of them is what there is to change."""
     said = dict(judged("without_registers", exercise("without_registers").starter))
