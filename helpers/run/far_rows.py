@@ -26,27 +26,31 @@ def far_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Pr
     """(name, product, far): a product of one tile and some rows of another, of one step along K, and as `far` the same with the rows of the
     matrix of this name so far apart that those of the second tile begin behind 2^32 elements; first of all three ("ABC"). None of kernels
     that are given copies of what is far apart, of those that walk the tiles, and of those that multiply pieces."""
+    near = _near(kernel, step, seed)
+    return [] if near is None else _one_by_one(near, [_pad(_APART, of.rows - 1, of.columns) for of in near.stored])
+
+
+def products_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Problem, Problem]]:
+    """The same of a kernel that `takes_batch`, for a batch of two: the matrices of the second product begin behind 2^32 elements."""
+    one = _near(kernel, step, seed) if takes_batch(kernel) else None
+    if one is None:
+        return []
+    near = replace(one, batch=2)
+    return _one_by_one(near, [_pad(_APART // 2, of.rows, of.columns) for of in near.stored])
+
+
+def _near(kernel: Kernel, step: int | None, seed: int) -> Problem | None:
+    """The product of a tile and some rows (see `far_apart`), None of kernels of which nothing is far apart."""
     shape, (dtype, _) = geometry(kernel), types(kernel)
     if tensor_maps(kernel) or pieces(kernel) or shape.persistent is not None:
-        return []
+        return None
     vector = VECTOR // element_type(dtype).bytes
     k = min(max(_FEWEST, step or 2 * _FEWEST), _LONGEST)
     rows, columns = max(_FEWEST, shape.tile[0]) + _FEWEST, max(_FEWEST, shape.tile[1] * shape.cluster[0])
     more = _FEWEST * transposed(kernel)[1]  # where B's rows are columns of C
     m, n, k = (-(-extent // vector) * vector for extent in (rows, columns + more, k))
     near = fitted(kernel, problem_for(kernel, m, n, k, alpha=1.5, beta=0.5, seed=seed))
-    if near.scale_block is not None:
-        return []
-
-    return _one_by_one(near, [_pad(_APART, of.rows - 1, of.columns) for of in near.stored])
-
-
-def products_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Problem, Problem]]:
-    """The same of a kernel that `takes_batch`, for a batch of two: the matrices of the second product begin behind 2^32 elements."""
-    if not takes_batch(kernel) or not (rows := far_apart(kernel, step, seed)):
-        return []
-    near = replace(rows[0][1], batch=2)
-    return _one_by_one(near, [_pad(_APART // 2, of.rows, of.columns) for of in near.stored])
+    return near if near.scale_block is None else None
 
 
 def _pad(elements: int, rows: int, width: int) -> int:
