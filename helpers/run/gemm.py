@@ -21,6 +21,7 @@ from helpers.arguments import explained
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, SlowedError, UnexplainedError
 from helpers.freed import given_back
 from helpers.sim import TraceFilter
+from helpers.sim.checks import misaligned
 from helpers.sim.checks.endless import MAY_BE_LARGE, NEVER_ENDS
 from helpers.sim.code import cfg, time_limit
 from helpers.sim.launch import ALONE, DOWNWARDS, SHUFFLED, UPWARDS
@@ -216,6 +217,8 @@ def check(
             said = f"The compiler says that `{name}` is used before it has a value."
             advice = f"Give `{name}` a value where it is declared, for example `= 0`."
             findings.setdefault(("uninitialized", line, None, ""), Finding("uninitialized", line, said, advice=advice))
+    program = program_of(kernel)
+    chance = misaligned.by_chance(program) if program and not findings else ""
     waiting = problems[longest] if put_off and order == [longest] else None
     untried = len(problems) - len(cases) - (waiting is not None)
     if causes:
@@ -224,7 +227,7 @@ def check(
         in_order = tuple(_stored_by(kernel, [cases[index] for index in sorted(cases)]))
     return CheckReport(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
-        results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel), far))),
+        results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel), chance, far))),
     )  # fmt: skip
 
 

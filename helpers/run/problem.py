@@ -453,7 +453,7 @@ class CancellingProblem(Problem):
         return a, b, c
 
     def __str__(self) -> str:
-        return f"{super().__str__()}, the second half along K takes back the first"
+        return f"{super().__str__()}, the second half along K cancels the first"
 
 
 class _Positive(Problem):

@@ -161,8 +161,9 @@ class _Loader:
             names={index: name for name, index in self.index.items() if isinstance(name, str)},
             constants=self.constants, specials=self.specials, sites=tuple(self.sites), parameters=flat.parameters,
             shared=placed.shared, shared_start=placed.shared_start, dynamic_shared_at=placed.dynamic_shared_at, ungiven=placed.ungiven,
-            local_bytes=flat.local_bytes, param_bytes=flat.param_bytes, device=placed.device, image=bytes(placed.image),
-            image_addresses=placed.relocations, exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses),
+            aligned=placed.aligned, local_bytes=flat.local_bytes, param_bytes=flat.param_bytes, device=placed.device,
+            image=bytes(placed.image), image_addresses=placed.relocations,
+            exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses),
             line=self.entry.line, doubts=unclear, grid_workspace=grid_workspace, race_free=_race_free(blocks, graph, ops),
             shared_granule=min([site.width for site in self.sites if site.space in ("shared", "cluster", "generic")] + [8]),
         )  # fmt: skip

@@ -444,7 +444,7 @@ CLAIMS = (
           lambda: logged(r"uniform LDG of the consumers: (\d+) \(([\d.]+)\) \| (\d+) \(([\d.]+)\)")),
     Claim(19, "and the factor of $B$ by the producer | {} ({}) | {} ({}) |", lambda: tuple(
         figure for size in (4096, 8192) for figure in (f"{recorded('fp8', size):.0f}", f"{beside_cublas('fp8', size):.2f}"))),
-    Claim(19, "192 rows, three consumers of 64 | {} ({}) | {} ({}) |", three_consumers),
+    Claim(19, "tiles of 192 × 128 in place of 256 × 128, three consumers of 64 rows | {} ({}) | {} ({}) |", three_consumers),
     Claim(19, "At 8192 that is {} % over cuBLAS", lambda: more("1", three_consumers()[3])),
     Claim(19, "{} tiles on {} multiprocessors are {} waves, and the last is a third full",
           lambda: (-(-4096 // 192) * 32, H200.sms, f"{-(-4096 // 192) * 32 / H200.sms:.1f}"), lambda: 0.3 < 704 / H200.sms % 1 < 0.36),

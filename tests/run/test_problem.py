@@ -90,7 +90,7 @@ SPOILED = [
     ("NaN is 0", FOUR, CHANGED + "if (x != x) x = 0;", "NaN at A[", "expected nan. A NaN in a row"),
     ("the largest for infinity", FOUR, CHANGED + "if (x > 65504.0f) x = 65504.0f;", "infinity at A[", "yours 65504, expected inf"),
     ("halves on the way", READ, "if (k0 % 512 == 480) for (auto& row : sum) for (auto& one : row) for (float& x : one.x) x = (float)(Element)x;\n" + READ,
-     "the second half along K takes back the first", "errors together are too large"),
+     "the second half along K cancels the first", "errors together are too large"),
     ("alpha rounded to a half", FOUR, FOUR.replace("alpha", "float(Element(alpha))"), "alpha", "elements of C are wrong"),
 ]  # fmt: skip
 

@@ -8,11 +8,13 @@ from typing import NoReturn
 import numpy as np
 
 from helpers.sim.code.addresses import DEVICE_BASE
+from helpers.sim.code.program import Program
 from helpers.sim.code.sites import Site
 
+from .beyond_array import bounds_of
 from .out_of_bounds import refuse_copies
 from .protocols import Machine
-from .shared_cells import array_at
+from .shared_cells import array_at, plain_name
 
 KIND = "misaligned"
 MEANING = {KIND: "an address that is not a multiple of the access width"}
@@ -54,6 +56,21 @@ def _stop(m: Machine, site: Site, what: str, address: int, width: int, array, ad
         "The hardware stops here.",
         site.line,
     )
+
+
+def by_chance(program: Program) -> str:
+    """What there is to say of the first access that is wider than the alignment of the `__shared__` array that it names, as a sentence;
+    else "". Of an array alone nobody asks: the hardware aligns the beginning of a block's memory."""
+    for index, (start, _) in bounds_of(program).items():
+        site, promised = program.sites[index], program.aligned[start]
+        if site.width > promised:
+            name = next(plain_name(symbol) for symbol, at, _ in program.shared if at == start)
+            return (
+                f"Line {site.line} accesses {site.width} bytes of {name} at once, for which the compiler promises a multiple of {promised} "
+                f"only: where {name} lies depends on the arrays beside it, and here it happens to fit. Declare {name} with "
+                f"__align__({site.width})."
+            )
+    return ""
 
 
 def by_bulk_copy(m: Machine, site: Site, lanes: np.ndarray, bad: np.ndarray, say: Callable[[int], str], advice: str | None = None) -> None:

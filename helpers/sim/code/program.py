@@ -180,6 +180,7 @@ class Program:
     shared_start: int  # address of the first
     dynamic_shared_at: int
     ungiven: list[tuple[str, int]]  # (name, alignment) of those that do not get the alignment they ask for
+    aligned: dict[int, int]  # address of each: the alignment that it asks for
     local_bytes: int
     param_bytes: int
     device: list[tuple[str, int, int, str]]

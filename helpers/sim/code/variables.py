@@ -25,8 +25,8 @@ class Variables:
 
     shared, device: (name, address, bytes[, space]) in order. relocations: (place in the image, bytes, address) of pointers.
     shared_bytes: static ones. ungiven: (name, alignment) of shared variables that lie at no multiple of the alignment they
-    ask for, because the hardware aligns them relative to the beginning of the block's memory. reached: functions that the entry can come
-    to. used: names of variables.
+    ask for, because the hardware aligns them relative to the beginning of the block's memory. aligned: by address, what each shared
+    variable asks for. reached: functions that the entry can come to. used: names of variables.
     """
 
     module: Module
@@ -35,6 +35,7 @@ class Variables:
     shared_start: int = 0
     dynamic_shared_at: int = 0
     ungiven: list[tuple[str, int]] = field(default_factory=list)
+    aligned: dict[int, int] = field(default_factory=dict)
     device: list[tuple[str, int, int, str]] = field(default_factory=list)
     image: bytearray = field(default_factory=bytearray)
     relocations: tuple[tuple[int, int, int], ...] = ()
@@ -90,6 +91,7 @@ class Variables:
     def _shared_at(self, variable: Variable, offset: int) -> int:
         at = self.shared_start + offset
         self.shared.append((variable.name, at, variable.nbytes))
+        self.aligned[at] = max(1, variable.align)
         if at % max(1, variable.align):
             self.ungiven.append((variable.name, variable.align))
         return at

@@ -1,7 +1,7 @@
 """Every planted bug is found with its kind and lines, and no corrected twin raises an alarm.
 
 Tests of: helpers.sim.checks.accesses, helpers.sim.checks.barrier_phases, helpers.sim.checks.divergent_barriers,
-helpers.sim.checks.misaligned, helpers.sim.checks.overwritten_sources, helpers.sim.checks.uninitialised
+helpers.sim.checks.overwritten_sources, helpers.sim.checks.uninitialised
 """
 
 from __future__ import annotations
