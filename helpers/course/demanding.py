@@ -71,12 +71,13 @@ def loses_in_long_sums(kernel: Kernel) -> bool:
 
 
 def of_positive_numbers(kernel: Kernel, seed: int) -> list[Problem]:
-    """A long sum of positive numbers for a kernel that `loses_in_long_sums`; none for others."""
+    """Long sums of positive numbers for a kernel that `loses_in_long_sums`; none for others."""
     if not loses_in_long_sums(kernel):
         return []
     random = np.random.default_rng(seed + 41)
-    m, n = (int(random.integers(1, extent + 1)) for extent in gemm.geometry(kernel).tile)
-    return [PositiveProblem(m, n, int(random.integers(*DEEP)), **_types(kernel), seed=seed + 41)]
+    m, n = (int(random.integers(2, extent + 1)) for extent in gemm.geometry(kernel).tile)
+    k = int(random.integers(*DEEP))
+    return [PositiveProblem(m, n, k, **_types(kernel), seed=seed + 41, larger=k // 16)]
 
 
 def _types(kernel: Kernel) -> dict[str, Any]:

@@ -51,6 +51,13 @@ def wrong_ones(got: np.ndarray, value: np.ndarray, bound: np.ndarray) -> np.ndar
 def inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequence[np.ndarray]) -> str:
     """'' or a sentence about errors that are too large together, in long sums that are right one by one, and all finite. meant: what A and
     B mean (`Problem.factors`), and C before."""
+    left, right, before = meant
+    several = ((part, got[rows], value[rows], (left[rows], right, before[rows])) for rows, part in problem.alike())
+    return next(filter(None, (_inexact(*one) for one in several)), "")
+
+
+def _inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequence[np.ndarray]) -> str:
+    """The same of rows that are alike."""
     if problem.k <= _LONG_SUM or not got.size or not np.isfinite(value).all():
         return ""
     left, right, before = meant

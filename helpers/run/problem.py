@@ -257,6 +257,10 @@ class Problem:
         in_block, blocks = grown(min(self.k, self.scale_block[1])), grown(block_scales.blocks_of_k(self.scale_block, self.k))
         return in_block * self.inputs.sums + blocks * element_type("float32").sums
 
+    def alike(self) -> list[tuple[slice, Problem]]:
+        """(rows of C, problem): those whose errors are judged together, and what they are judged as."""
+        return [(slice(None), self)]
+
     def expected_error(self, left: np.ndarray, right: np.ndarray, c: np.ndarray, value: np.ndarray) -> float:
         """How large the errors of a correct kernel may be in the root mean square over C: statistically, not in the worst case.
 
@@ -466,15 +470,19 @@ class _Positive(Problem):
     def expected_error(self, left: np.ndarray, right: np.ndarray, c: np.ndarray, value: np.ndarray) -> float:
         """As of a `Problem`, for sums that leave the tensor cores after `STRETCH` of K at the latest and are added up in float32.
 
-        A sum is on average, while it grows, half (its square a third) of what it becomes. A float32 addition rounds to nearest: k
-        errors without a mean, each at most 2^-24 of the sum so far, come to 2^-24 √(k/3) of it. Of each product a tensor core loses
-        at most `_LOST`, or 2^-13 where products are of 8-bit floats, of the sum so far, in a stretch: as much as there are products in
-        half of one.
+        A float32 addition rounds to nearest: k errors without a mean, each at most 2^-24 of the sum so far, come to 2^-24 √(k/3) of it
+        where it grows evenly. Of each product a tensor core loses at most `_LOST`, or 2^-13 where products are of 8-bit floats, of the sum
+        so far, in a stretch: as much as there are products in half of one, where all are alike.
         """
+        mean, square = self._sums_so_far()
         lost = _LOST if self.dtype == "float32" else self.inputs.sums
-        of_sums = element_type("float32").sums * math.sqrt(self.k / 3) + lost * STRETCH / 2
+        of_sums = element_type("float32").sums * math.sqrt(self.k * square) + lost * STRETCH * mean
         stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
         return (of_sums + stored) * math.sqrt(float(np.mean(value**2))) + self.result.absolute
+
+    def _sums_so_far(self) -> tuple[float, float]:
+        """What a sum is on average while it grows, and what its square is, as parts of what they become."""
+        return 1 / 2, 1 / 3
 
     def inexact(self, got: np.ndarray, value: np.ndarray) -> str:
         error = float((got - value).sum() / value.sum())
@@ -490,13 +498,39 @@ class _Positive(Problem):
 
 
 STRETCH = 128  # of K
+TIMES = 64  # as large, where sums are large from the beginning
 # Of FP16, BF16 and TF32 products every term is cut off at 2^-25 of the sum, and the sum itself at 2^-23 once in 4 products or more.
 _LOST = 2.0**-24
 
 
 @dataclass(frozen=True)
 class PositiveProblem(_Positive):
-    """A product of numbers between 0 and 1."""
+    """A product of numbers between 0 and 1. larger: in every second row of A the first so many are `TIMES` as large. Sums that are large
+    from the beginning lose more, where they lose, so that no factor makes up for both."""
+
+    larger: int = 0
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, b, c = super().arrays()
+        left, _ = self.meant(a, b)
+        left[..., 1::2, : self.larger] *= TIMES
+        return a, b, c
+
+    def alike(self) -> list[tuple[slice, Problem]]:
+        return [(slice(0, None, 2), replace(self, larger=0)), (slice(1, None, 2), self)]
+
+    def _sums_so_far(self) -> tuple[float, float]:
+        """The sum of every second row has come to `then` of itself after the part `begun` of K, evenly, and goes on evenly."""
+        begun = self.larger / self.k if self.k else 0.0
+        then = TIMES * begun / (1 + (TIMES - 1) * begun)
+        return (
+            begun * then / 2 + (1 - begun) * (then + 1) / 2,
+            begun * then**2 / 3 + (1 - begun) * (then**2 + then + 1) / 3,
+        )
+
+    def __str__(self) -> str:
+        more = f", the first {self.larger} of every second row of A {TIMES} times as large" if self.larger else ""
+        return f"{super().__str__()}{more}"
 
 
 class _AsFloat32(Problem):
