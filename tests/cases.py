@@ -1,6 +1,6 @@
 """Which cases a run takes. Nine tests of ten are cases of tables: kernels that cheat, planted bugs, shapes, lessons. A run of the whole suite
-takes every test and one part of each table, the next commit the next part, so that `course test` ends in a quarter of an hour on two cores;
-`course test --all` takes every case."""
+takes one part of each table, one part of all that is marked as slow, and every other test, the next commit the next part, so that `course
+test` ends in a quarter of an hour on two cores; `course test --all` takes everything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -27,13 +27,16 @@ class Part:
     def __str__(self) -> str:
         return f"{self.which}/{self.of}"
 
-    def takes(self, tests: Sequence[str]) -> list[bool]:
+    def takes(self, tests: Sequence[str], slow: Collection[str] = ()) -> list[bool]:
         """Of each of these tests, by their names in pytest: is it no case of a table, or a case of this part? Tables begin at different
-        parts, and each has a case in every part, the only one in several if it has fewer cases than there are parts."""
+        parts, and each has a case in every part, the only one in several if it has fewer cases than there are parts. Those that are `slow`
+        are one table together."""
         tables: dict[str, list[int]] = defaultdict(list)
         for index, test in enumerate(tests):
             table, case, _ = test.partition("[")
-            if case:
+            if test in slow:
+                tables[""].append(index)
+            elif case:
                 tables[table].append(index)
         taken = [True] * len(tests)
         for table, cases in tables.items():

@@ -30,13 +30,16 @@ def pytest_configure(config) -> None:
 
 def pytest_report_header(config) -> str | None:
     part = config.option.cases
-    return part and f"cases: part {part} of each table of cases, and every other test; `course test --all` runs every case"
+    return (
+        part and f"cases: part {part} of each table of cases and of what is slow, and every other test; `course test --all` runs everything"
+    )
 
 
 def pytest_collection_modifyitems(config, items) -> None:
     if not config.option.cases:
         return
-    taken = Part(config.option.cases).takes([item.nodeid for item in items])
+    slow = {item.nodeid for item in items if item.get_closest_marker("slow")}
+    taken = Part(config.option.cases).takes([item.nodeid for item in items], slow)
     config.hook.pytest_deselected(items=[item for item, take in zip(items, taken, strict=True) if not take])
     items[:] = [item for item, take in zip(items, taken, strict=True) if take]
 

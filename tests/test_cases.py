@@ -29,6 +29,17 @@ def test_every_part_has_every_test_that_is_no_case_and_some_of_each_table():
     assert sorted(test for part in taken for test in part if "a.py::test_table" in test) == sorted(TESTS[1:11]), "a case in two parts"
 
 
+def test_what_is_slow_is_one_table():
+    slow = {"tests/a.py::test_alone", *(test for test in TESTS if "b.py::test_table" in test)}
+    taken = [[test for test, take in zip(TESTS, Part(f"{which}/4").takes(TESTS, slow), strict=True) if take] for which in range(1, 5)]
+    assert sorted(test for part in taken for test in part if test in slow) == sorted(slow), "one in each part, and none twice"
+    assert all(len(slow.intersection(part)) == 1 for part in taken)
+    assert [[test for test in part if test not in slow] for part in taken] == [
+        [test for test, take in zip(TESTS, Part(f"{which}/4").takes(TESTS), strict=True) if take and test not in slow]
+        for which in range(1, 5)
+    ]  # nothing else is taken or left because of them
+
+
 def test_all_is_one_part():
     assert all(Part("1/1").takes(TESTS))
 
@@ -50,7 +61,7 @@ def test_a_part_that_is_none_is_told(said):
 def test_pytest_takes_the_part_and_says_so():
     command = [sys.executable, "-m", "pytest", "--collect-only", "-n0", "tests/test_cases.py", "-k", "told", "--cases"]
     runs = [subprocess.run([*command, f"{which}/4"], cwd=ROOT, capture_output=True, text=True, check=False) for which in range(1, 5)]
-    assert all("of each table of cases" in run.stdout for run in runs)
+    assert all("of each table of cases and of what is slow" in run.stdout for run in runs)
     found = [line.strip() for run in runs for line in run.stdout.splitlines() if "<Function" in line]
     assert len(found) == len(set(found)) == 9
     wrong = subprocess.run([*command, "5/4"], cwd=ROOT, capture_output=True, text=True, check=False)

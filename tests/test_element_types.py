@@ -43,6 +43,7 @@ def test_a_right_kernel_passes_in_its_own_types(dtype, out_dtype):
     assert (report.cases[0].problem.dtype, report.cases[0].problem.out_dtype) == (dtype, out_dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "out_dtype"), ON_TENSOR_CORES)
 def test_a_right_kernel_on_tensor_cores_passes_and_is_known_as_such(dtype, out_dtype):
     kernel = made(warp_tile(dtype, out_dtype))

@@ -89,6 +89,7 @@ def test_everything_the_course_displays_is_kept(runs, tmp_path, monkeypatch):
 # ------------------------------------------------------------------------------------------------------- closing
 
 
+@pytest.mark.slow
 def test_a_cell_run_again_leaves_no_widgets_and_no_runs(runs):
     """Three times the same cell, with every picture opened and controls rebuilt: as many widgets as after one."""
     data = []

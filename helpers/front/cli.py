@@ -143,8 +143,8 @@ def _steps(wanted: Sequence[str]) -> list:
 
 
 def test(args: argparse.Namespace) -> int:
-    """Run pytest in the checkout: the suite on two workers, with a part of each table of cases or, by `--all`, with every case; or just
-    what the arguments say, on one worker."""
+    """Run pytest in the checkout: the suite on two workers, with a part of each table of cases and of what is slow, or whole by `--all`;
+    or just what the arguments say, on one worker."""
     if not (ROOT / "tests").is_dir():
         raise CourseError(f"There are no tests in {ROOT}: run `course test` in a clone of the course's repository.")
     if importlib.util.find_spec("pytest") is None:

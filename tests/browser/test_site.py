@@ -47,6 +47,7 @@ def axe() -> str:
     return files.locate_file("axe_playwright_python/axe.min.js").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width, theme", [(390, "dark"), (1280, "light")])
 def test_every_page_can_be_read_by_all(page, site, width, theme):
     page.set_viewport_size({"width": width, "height": 844})

@@ -91,6 +91,7 @@ def test_fill_counts_steps_along_k_that_are_not_there(shape, depth, step, fill):
     assert autotune.busy_part((128, 128), Problem(*shape), 132, depth, step) == pytest.approx(fill)
 
 
+@pytest.mark.slow
 def test_slices_that_a_kernel_has_no_room_for_count_as_none(file):
     """By step 12's ROOM, at 3072³ the kernel is the same with any number of them."""
     found = search(STEP_12, {"SLICES": (1, 4)}, 3072, GPU, file=file)
@@ -113,6 +114,7 @@ def test_a_scheduler_without_a_warp_does_no_work(file):
     assert four.fill == pytest.approx(autotune.busy_part(four.code.tile, found.problem, 132))
 
 
+@pytest.mark.slow
 def test_the_fp32_limit_is_the_gpus(file):
     """On an A100 a scheduler issues a multiply-add every other cycle, and nothing is faster."""
     found = search(STEP_12, {"BM": (128,)}, 4096, "A100 SXM4 80GB", file=file)
@@ -130,6 +132,7 @@ def test_what_was_not_measured_was_not_checked_and_says_so(file):
         search(SOURCE, {"TM": (4,)}, gpu_name="", file=file)
 
 
+@pytest.mark.slow
 def test_the_first_of_the_ranking_has_the_best_score_and_the_bound_spares_the_rest(file):
     space = {"TM": (2, 4, 8), "TN": (1, 2, 8), "THREADS": (32, 64)}
     found = found_for(space, file)
@@ -250,6 +253,7 @@ def test_what_was_timed_is_not_timed_again(file, pretend_gpu):
     assert pretend_gpu[1:] == [[2]]  # another size is another time
 
 
+@pytest.mark.slow
 def test_with_fewer_trials_than_configurations_optuna_chooses_and_none_is_tried_twice(file, pretend_gpu):
     space = {"TM": (2, 4, 6, 10, 12), "TN": (1, 2), "THREADS": (32, 64)}
     tried = []

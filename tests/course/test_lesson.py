@@ -197,6 +197,7 @@ def test_a_wrong_kernel_does_not_climb():
     assert store.climbs() == []
 
 
+@pytest.mark.slow
 def test_only_what_was_not_recorded_of_this_code_is_verified(monkeypatch):
     verified = []
     monkeypatch.setattr(proof, "verify", lambda kernel, *_: verified.append(kernel.source))
@@ -351,6 +352,7 @@ def with_edits(slug: str, *edits: tuple[str, str]) -> LessonKernel:
 GUARDED = "if (k0 + BK < K) {\n            store(buffer);\n            __syncthreads();\n        }\n    }\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slug", "edits"), [
     ("thread_tile_1d", [("BM = 64", "BM = 128"), ("BN = 64", "BN = 128"), ("TM = 16", "TM = 32")]),
     ("bank_conflicts", [("TN = 8", "TN = 16")]),
@@ -362,6 +364,7 @@ def test_fewer_loads_or_barriers_than_the_step_has_are_no_mistake(slug, edits):
     assert report.passed and all(ok for ok, _ in report.lines()), str(report)
 
 
+@pytest.mark.slow
 def test_a_profile_says_what_is_switched_off_and_what_copies_meet_in_the_banks():
     said = {name: f"{value}, {meaning}" for name, value, meaning in reference("schedule").profile(256).rows()}
     every, ideal = (int(said[name].split(", ")[0].replace(",", "")) for name in (names.SHARED_WAVEFRONTS_OF_ALL, IDEAL))
@@ -377,6 +380,7 @@ IDEAL = names.SHARED_WAVEFRONTS_OF_ALL_IDEAL
 MORE = "That is more than this step's own kernel has at this K, whose"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slug", "edits", "because"), [
     ("warp_tile", [("BM = 128", "BM = 64")], f"{MORE} tile is 128 × 128; "),
     ("warp_tile", [("WN = 64", "WN = 32"), ("TN = 8", "TN = 4")], f"{MORE} threads have 64 results each and here 32; "),
@@ -391,6 +395,7 @@ def test_what_is_not_met_says_which_tile_is_another_and_that_it_climbs(slug, edi
     assert "climb()" not in "".join(said[1:])
 
 
+@pytest.mark.slow
 def test_more_loads_of_a_smaller_tile_than_a_bound_allows_are_told_as_that():
     """And the line is where the assembly begins, not its operands."""
     report = with_edits("schedule", ("BM = 256, BN = 128", "BM = 128, BN = 128")).check()
@@ -433,6 +438,7 @@ def test_assembly_that_begins_with_a_bracket_is_quoted_by_what_it_does(lines, qu
     assert quote("\n".join(lines), 1) == quoted
 
 
+@pytest.mark.slow
 def test_a_counter_of_few_bits_is_quoted_once_and_offered_no_larger_budget():
     report = with_edits("naive", ("for (int k", "for (unsigned char k")).check(seed=1)
     (said,) = [text for ok, text in report.lines() if not ok and "may never end" in text]

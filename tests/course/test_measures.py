@@ -156,6 +156,7 @@ def test_conflicts_of_stores():
     assert not measures.expect("bank conflicts of shared stores == 0").judge(run).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("padding", "each"), [(4, 2), (0, 16), (8, 4)])
 def test_copies_meet_in_banks_too(padding, each):
     """Sixteen columns of the tile of A, each two words of a warp's copy: what separates them is the padding alone."""

@@ -53,6 +53,7 @@ def test_a_cheat_fails(base, edits):
     assert [text for ok, text in failed.lines() if not ok and len(text) > 30]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("base", "edits"), named(cheats.ODD))
 def test_an_unusual_kernel_passes(base, edits):
     report = gemm.check(for_the_machine(base, edits), on="cpu")
@@ -79,6 +80,7 @@ def test_an_evasion_does_not_meet_the_counters(slug, edits):
     assert "The run that is counted" not in sentences[0][0], "it is wrong, and belongs to another list"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slug", "edits"), edits_of(cheats.WITHOUT_POINT))
 def test_what_does_not_overlap_is_no_double_buffer(slug, edits):
     step = steps.get(slug)
@@ -94,6 +96,7 @@ def test_another_way_meets_the_counters(slug, edits):
     assert all(ok for _, ok in sentences), sentences
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slug", "edits"), edits_of(cheats.HIDDEN))
 def test_a_race_that_is_hidden_is_no_answer(slug, edits):
     report = exercise(slug).judge(helpers.compile(cheats.source(slug, edits)), 1, on="cpu")
@@ -157,12 +160,14 @@ def judged_as_step(slug: str, edits=(), **setting):
     return proof.judged(kernel, kernel.step.expect, 1, lambda verdict: f"{verdict.text}: {verdict.yours:g} {verdict.expected}{verdict.at}.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slug", "setting"), LISTED)
 def test_what_a_lesson_lists_or_recommends_meets_its_counters(slug, setting):
     """A smaller tile loads more for each result, and its rows may be no power of two."""
     assert all(ok for _, ok in judged_as_step(slug, **setting))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -195,6 +200,7 @@ def test_what_was_not_computed_does_not_climb(edits):
         proof.verify(kernel, profile.problem, profile.run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(16, 4096, 1024), (2048, 2048, 64)])
 def test_slices_that_do_not_do_the_same_climb(shape):
     """The block that is the last of its tile adds up the others' sums; where these have no room, one slice does everything."""
@@ -211,6 +217,7 @@ def test_zeros_are_not_counted_in_place_of_data():
     assert run.sampled and run.counters["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == 128 * 128 * 32
 
 
+@pytest.mark.slow
 def test_sums_that_lie_in_local_memory_leave_room_for_what_is_asked():
     """Their loads and stores are more than a recording holds, and nothing is asked about them."""
     row = steps.get("vectorized")
@@ -246,12 +253,14 @@ def test_a_check_says_how_to_draw_the_same_shapes():
     assert deep and all(case.drawn and case.problem.k > 900 for case in deep)
 
 
+@pytest.mark.slow
 def test_slices_that_take_no_batch_are_right_and_it_is_said():
     (edits,) = [edits for name, *edits in cheats.ODD["parts"] if "no batch" in name]
     report = gemm.check(helpers.compile(cheats.source("parts", edits)), on="cpu")
     assert report.passed and "of a batch, it writes the first and leaves the others" in str(report)
 
 
+@pytest.mark.slow
 def test_slices_that_wait_for_a_block_of_their_own_product_are_right_and_it_is_said():
     report = gemm.check(helpers.compile(cheats.source("turns")), on="cpu", seed=1)
     assert report.passed and not report.untried
@@ -266,6 +275,7 @@ def test_a_batch_that_is_wrong_says_where_its_products_lie():
     assert case.problem.batch > 1 and case.drawn and "a batch of" in str(report) and "blockIdx.z / grid_depth" in case.message
 
 
+@pytest.mark.slow
 def test_what_a_launch_leaves_meets_another_product():
     """A slice without any k leaves the part that an earlier product had."""
     edit = ("mine[slice * BM * BN] = sum;", "if (begin < end) mine[slice * BM * BN] = sum;")
@@ -300,6 +310,7 @@ SHARING = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", SHARING)
 def test_blocks_that_share_tiles_are_not_asked_for_counters_of_blocks_that_do_not(slug):
     step, (constants, not_asked) = steps.get(slug), SHARING[slug]
@@ -324,6 +335,7 @@ AT_AN_MBARRIER = """wait<STAGES - 2>();
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "met"), [("", True), ("for (int i = 0; i < 20; i++) __syncthreads();", False)])
 def test_barriers_are_known_where_a_loop_at_an_mbarrier_makes_instructions_unknown(more, met):
     """How often it looks is a matter of time, and how many barriers there are is none."""

@@ -188,6 +188,7 @@ def test_rows_under_another_name_have_the_same_machine_code():
             assert code[0] == code[1], "the rows must be recorded anew: run `course record` on a GPU"
 
 
+@pytest.mark.slow
 def test_recorded_kernels_are_the_shipped_ones():
     for got in rungs.recorded(variants=True):
         source = steps.get(got["step"]).kernel_path.read_text(encoding="utf-8")

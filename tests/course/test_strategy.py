@@ -114,6 +114,7 @@ def test_best_estimates_what_was_not_recorded_from_the_table_alone(monkeypatch):
     assert "estimated from the strategy table of NVIDIA H200" in str(choice) and choice.configuration in str(choice)
 
 
+@pytest.mark.slow
 def test_best_gives_a_kernel_with_its_constants_that_computes_the_product():
     choice = strategy.best(100, 100, 1000)
     assert choice.source == variant(SOURCE, **choice.constants)
@@ -123,6 +124,7 @@ def test_best_gives_a_kernel_with_its_constants_that_computes_the_product():
     assert report.passed, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", strategy.TENSOR_CONFIGURATIONS)
 def test_every_configuration_of_tensor_cores_computes_the_product(name):
     kernel = compile_kernel(strategy.sources(TENSOR_SOURCE, [name], "bfloat16")[name], entry="warp_specialized", arch="sm_90a")
@@ -133,6 +135,7 @@ def test_every_configuration_of_tensor_cores_computes_the_product(name):
         assert report.passed, str(report)
 
 
+@pytest.mark.slow
 def test_slices_are_counted_by_the_blocks_that_share_the_tiles():
     small = strategy.TENSOR_CONFIGURATIONS["64 × 64, alone"]
     counted = []
@@ -159,6 +162,7 @@ def test_best_knows_the_tensor_cores():
         strategy.best(64, dtype="int8")
 
 
+@pytest.mark.slow
 def test_what_is_chosen_passes_its_check():
     choice = strategy.best(16, 4096, 4096)
     assert choice.constants["SLICES"] > 1, "whose counters are not those of the shipped constants"

@@ -65,6 +65,7 @@ def some_fail():
     return sweep(LATE, settings, size=64)
 
 
+@pytest.mark.slow
 def test_a_setting_that_fails_says_so_in_its_row_and_the_others_keep_theirs(some_fail):
     assert [item.constants["TM"] for item in some_fail.settings] == [8, 16]
     assert some_fail.names == ("TM = 8, WRONG = 0", "TM = 16, WRONG = 0")
@@ -79,6 +80,7 @@ def test_a_setting_that_fails_says_so_in_its_row_and_the_others_keep_theirs(some
     assert some_fail.left_out == "TM = 48, WRONG = 0 (not compiled), TM = 16, WRONG = 1 (wrong result)"
 
 
+@pytest.mark.slow
 def test_a_setting_that_leaves_out_a_part_of_k_is_wrong_at_the_size_of_the_sweep():
     """It has less to do, and would be the fastest."""
     source = LATE.replace("WRONG = 0;", "DEEP = 4096;").replace(" + WRONG", "").replace("k0 < K;", "k0 < min(K, DEEP);")

@@ -165,6 +165,7 @@ def test_a_tile_may_have_any_multiple_of_16_rows(rows):
     assert gemm.check(kernel, [gemm.problem_for(kernel, rows + 1, 72, 80)], on="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "parts"), [(192, {"192"}), (208, {"112", "96"}), (240, {"128", "112"}), (256, {"128"})])
 def test_three_consumers_multiply_more_than_192_rows_in_two_parts(rows, parts):
     source = reference("warp_specialized").source

@@ -21,6 +21,7 @@ def counted(slug):
     return gemm.count(compile_kernel(step.kernel_path.read_text(encoding="utf-8"), entry=step.entry), Problem(512, 512, 512))
 
 
+@pytest.mark.slow
 def test_a_loop_of_the_schedule_waits_for_its_code_and_one_that_loads_by_itself_for_memory():
     chosen = ("device memory without latency", "instruction cache for any loop")
     waits, streams = what_if(counted("vectorized"), *chosen), what_if(counted("double_buffer"), *chosen)
@@ -31,6 +32,7 @@ def test_a_loop_of_the_schedule_waits_for_its_code_and_one_that_loads_by_itself_
     assert "Predicted for H200 SXM" in text and "as it is" in text
 
 
+@pytest.mark.slow
 def test_a_change_that_is_none_changes_nothing():
     run = counted("vectorized")
     same = {"barrier.release": figures()["barrier"]["release"]}
@@ -63,6 +65,7 @@ def test_a_change_that_there_is_not_is_refused():
         what_if(counted("vectorized"), "no banks")
 
 
+@pytest.mark.slow
 def test_where_the_way_is_not_known_no_change_is_guessed(monkeypatch):
     run = counted("vectorized")
     unknown = dataclasses.replace(run.predict(), from_counters="a branch depends on data")

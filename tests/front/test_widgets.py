@@ -94,6 +94,7 @@ def test_explore_opens_pictures_as_they_are_chosen(shared):
     assert names == ["tiles", "listing"]
 
 
+@pytest.mark.slow
 def test_every_picture_of_a_run_opens_on_every_odd_run(shared):
     odd = [shared, one_load(-1 + 0 * np.arange(32)), one_load(4 * np.arange(32), space="shared")]
     for run in odd:

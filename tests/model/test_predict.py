@@ -73,6 +73,7 @@ def test_a_limiter_says_how_busy_it_is(slug, says):
     assert re.fullmatch(says, gemm.count(kernel, gemm.Problem(4096, 4096, 4096)).predict("H200 SXM").limiter)
 
 
+@pytest.mark.slow
 def test_special_functions_are_named_where_they_limit():
     source = helpers.reference("vectorized").source.replace("sum[i][j] += a[i] * b[j]", "sum[i][j] += __expf(a[i] * b[j])")
     predicted = gemm.count(helpers.compile(source), gemm.Problem(2048, 2048, 64)).predict("H200 SXM")
@@ -85,6 +86,7 @@ def test_where_some_multiprocessors_have_no_block_their_number_is_said_beside_th
     assert re.fullmatch(said, predicted.limiter) and "that have work" not in predicted.limiter, predicted.limiter
 
 
+@pytest.mark.slow
 def test_uncoalesced_loads_are_told_from_shared_memory():
     """Lanes down the rows of A, in lesson 5: their cache lines keep the unit busy, beside shared memory."""
     source = helpers.reference("thread_tile_2d").source
@@ -124,6 +126,7 @@ def test_no_launch_moves_more_than_its_memory_can():
     assert f"kernels like this one ({predict.STREAMS})" in got.error
 
 
+@pytest.mark.slow
 def test_a_launch_in_its_own_signature_takes_as_long_as_in_the_course_s():
     """The same product, once with all that the course hands over and once by its arrays and one number alone."""
     from helpers.course import recorded_launches
@@ -152,6 +155,7 @@ def test_data_that_stays_in_l2_is_fetched_by_the_first_launch_alone():
     assert 2 * 1024**2 * 4 / ((small.milliseconds - launch) * 1e-3) > 1.5 * rate[1], "8 MB of 50 that L2 has"
 
 
+@pytest.mark.slow
 def test_a_kernel_that_divides_has_its_time_by_cycles_and_says_what_it_takes_for_granted():
     from helpers.course import recorded_launches
 
@@ -257,6 +261,7 @@ def test_the_constants_give_the_predictions_of_the_table():
             )
 
 
+@pytest.mark.slow
 def test_a_prediction_of_a_run_says_what_limits_it_and_how_wrong_it_may_be():
     from helpers.run import gemm, kernel
 
@@ -276,6 +281,7 @@ def test_a_prediction_of_a_run_says_what_limits_it_and_how_wrong_it_may_be():
         run.predict(gpu="abacus")
 
 
+@pytest.mark.slow
 def test_wide_tiles_and_shared_atomics_are_like_no_recorded_kernel():
     """One was said to be like tiles in shared memory, the other like tiles in registers, with the machine code of its branch."""
     tiled = steps.get("shared_tile").kernel_source()

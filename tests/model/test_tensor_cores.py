@@ -64,6 +64,7 @@ def test_the_cycles_are_those_of_a_clock_inside_of_the_kernel(slug, size):
     assert not why and found.cycles == pytest.approx(MEASURED[slug, size], rel=0.07)
 
 
+@pytest.mark.slow
 def test_a_release_at_a_barrier_of_the_cluster_waits_for_the_whole_gpu():
     step = steps.get("warp_specialized")
     source = step.kernel_path.read_text(encoding="utf-8")
@@ -79,6 +80,7 @@ def test_a_release_at_a_barrier_of_the_cluster_waits_for_the_whole_gpu():
 FENCED = {recorded_variants.ARRIVE: recorded_variants.ARRIVE_RELEASING}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edits", "slower", "limiter"),
     [({"STAGES": 2}, 1.58, "the way of its tiles from L2"), (FENCED, 1.38, "the tensor cores, which rest at each step")],
@@ -141,6 +143,7 @@ def test_clusters_of_which_too_few_fit_come_in_rounds():
     assert [walked(*sizes) for sizes in ((1024, 2), (1024, 4), (4096, 2), (4096, 4))] == [(1, 1), (1, 1), (4, 1), (7, 2)]
 
 
+@pytest.mark.slow
 def test_a_tile_takes_its_products_and_the_pipe_never_waits_within_it():
     run = counted("warp_specialized", 4096)
     found, _ = tensor_cores.tiled(run, chip(H200), predict.demand(run).fp32_warps)
@@ -152,6 +155,7 @@ def test_a_tile_takes_its_products_and_the_pipe_never_waits_within_it():
     assert narrow.predict().limiter.startswith("L2, busy for ")
 
 
+@pytest.mark.slow
 def test_rows_that_begin_within_lines_cost_l2_more():
     name, even, odd = "64 × 64, alone", 4096, 4104  # rows of 8192 bytes, which are 64 lines, and of 8208
     ports = [tensor_cores.tiled(counted("warp_specialized", size, name), chip(H200), 0.0)[0].port for size in (even, odd)]
@@ -159,6 +163,7 @@ def test_rows_that_begin_within_lines_cost_l2_more():
     assert ports[1] / ports[0] == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_prediction_says_its_clock_its_error_and_what_limits():
     got = counted("warp_specialized", 4096).predict()
     assert got.limiter == "the tensor cores" and not got.from_counters and 1500 < got.clock_mhz < 1650
@@ -171,6 +176,7 @@ def test_a_prediction_says_its_clock_its_error_and_what_limits():
     assert lanes.clock_mhz == H200.clock_mhz and "lowers the clock" not in str(lanes)
 
 
+@pytest.mark.slow
 def test_results_that_take_their_time_are_named_beside_what_limits():
     stored = counted("warp_specialized", 4096, TMA_STORE=0).predict()
     rest = stored.terms[tensor_cores.STORING] / (stored.milliseconds * stored.clock_mhz * 1e3)
@@ -184,6 +190,7 @@ def test_warps_that_multiply_by_themselves_are_simulated():
     assert sum(got.states.values()) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_what_the_model_does_not_know_of_tensor_cores_it_says():
     shared = counted("warp_specialized", 1024, "32 × 64, alone, 8 slices").predict()
     assert shared.from_counters == "the model does not know blocks that share the tiles of C"
@@ -214,6 +221,7 @@ def switched(slug, size, *edits):
     return gemm.count(made, gemm.problem_for(made, size, size, size))
 
 
+@pytest.mark.slow
 def test_stages_that_are_not_filled_ahead_do_not_hide_their_copies():
     """The room for four changes nothing where one is filled at a time: each step waits for L2's answer."""
     found = {
@@ -228,11 +236,13 @@ def test_stages_that_are_not_filled_ahead_do_not_hide_their_copies():
     assert shallow.refill > 2 * 1024, "with fewer steps than stages, too"
 
 
+@pytest.mark.slow
 def test_a_wait_after_each_wgmma_costs_more_than_one_after_a_step():
     times = [switched("tma_wgmma", 2048, *edits.items()).predict().milliseconds for edits in ({}, ALL_DONE, EACH_DONE)]
     assert times[0] * 1.05 < times[1] and times[1] * 1.02 < times[2]
 
 
+@pytest.mark.slow
 def test_bank_conflicts_of_results_that_leave_cost_their_wavefronts():
     run = switched(
         "warp_specialized", 1024, ("(piece ^ r % 8) * 16", "piece * 16"), ("box_C[] = {C_ROWS, 64, 128}", "box_C[] = {C_ROWS, 64, 0}")
@@ -243,6 +253,7 @@ def test_bank_conflicts_of_results_that_leave_cost_their_wavefronts():
     assert run.predict().milliseconds > plain.predict().milliseconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "measured"), [((128, 128, 16384), 0.151392), ((100, 100, 10000), 0.112592), ((16, 4096, 4096), 0.0415168)]
 )
@@ -265,6 +276,7 @@ def test_blocks_that_share_a_tile_share_its_products():
     assert alone == pytest.approx(8 * shared)
 
 
+@pytest.mark.slow
 def test_a_limiter_says_how_few_multiprocessors_have_work():
     few = " (on the {} of 132 multiprocessors that have work)"
     assert counted("warp_specialized", 1024).predict().limiter == "the tensor cores" + few.format(32)
@@ -304,6 +316,7 @@ def test_a_matrix_instruction_keeps_its_tensor_core_busy(name, modifiers, gpu, e
     assert matrix_cycles(instruction, chip(gpu)) == expected
 
 
+@pytest.mark.slow
 def test_the_claims_about_tensor_cores_hold():
     """Of what took no part in choosing any figure, and of another GPU."""
     table = predict.validation()

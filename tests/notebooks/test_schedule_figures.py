@@ -41,6 +41,7 @@ def test_what_lesson_11_says_of_its_loop_is_what_the_compiler_plans(edits, cycle
         assert loop.waits == waits and str(waits) in CELLS["ablation-says"]
 
 
+@pytest.mark.slow
 def test_the_numbering_of_lanes_changes_the_plan_by_one_cycle_of_waiting():
     kernel = reference("schedule")
     pairs = "lane_row = lane / (2 * LANES_N) * 2 + lane % 2, lane_col = lane / 2 % LANES_N"

@@ -104,6 +104,7 @@ def test_a_kernel_that_takes_another_factor_is_found(edits):
     assert not gemm.check(kernel(*edits), seed=1).correct
 
 
+@pytest.mark.slow
 def test_a_factor_behind_the_last_block_of_k_is_found_though_it_is_multiplied_with_zero():
     """Where K is whole blocks, one block too many reads factors outside, and adds nothing."""
     found = exercises.exercise("short_block")

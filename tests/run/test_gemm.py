@@ -135,6 +135,7 @@ def test_tiles_that_begin_again_along_one_side_are_found(edit):
     assert not report.passed and "both store to" in str(report)
 
 
+@pytest.mark.slow
 def test_a_counter_of_few_bits_that_takes_steps_ends_its_check_soon(monkeypatch):
     """Each shape has the time of a small one: at most PATIENCE, and not all of the seconds."""
     given, whole = [], gemm.run
@@ -147,6 +148,7 @@ def test_a_counter_of_few_bits_that_takes_steps_ends_its_check_soon(monkeypatch)
     assert report.endless and "declares 8 bits" in str(report) and max(given) <= gemm.PATIENCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", ["fused_epilogue", "wmma", "warp_specialized", "fp32_on_tensor_cores", "fp8"])
 @pytest.mark.parametrize("name", ["alpha", "beta"])
 def test_a_small_factor_is_not_zero(slug, name):
@@ -404,6 +406,7 @@ def test_a_problem_with_a_long_k_has_the_time_of_long_ones(k, monkeypatch):
     assert report.correct == (k > 1024) and ("1e-06 seconds" in str(report)) == (k < 1024), report
 
 
+@pytest.mark.slow
 def test_with_a_race_the_longest_shape_waits_unless_the_whole_is_wanted():
     """The NumPy machine, which names a race, takes seconds for the longest shape, and would name the same again."""
     racy = helpers.compile(TILE.replace("BARRIER", ""))
@@ -416,6 +419,7 @@ def test_with_a_race_the_longest_shape_waits_unless_the_whole_is_wanted():
     assert f"The longest shape, {longest}, takes a while with these findings: it is tried when they are gone." in str(short)
 
 
+@pytest.mark.slow
 def test_what_only_the_longest_shape_shows_is_named():
     racy = helpers.compile(TILE.replace("BARRIER", "if (k0 > 1000) __syncwarp(); else __syncthreads();"))
     report = gemm.check(racy, on="cpu", seed=5)
@@ -551,6 +555,7 @@ FUSED = PLAIN.replace("float* C, int ldc)", "float* C, int ldc, const float* bia
 )
 
 
+@pytest.mark.slow
 def test_a_fused_kernel_is_checked_with_its_bias_and_relu(plain):
     fused = helpers.compile(FUSED)
     assert is_fused(fused) and not is_fused(plain)
@@ -586,6 +591,7 @@ def test_a_kernel_that_does_not_look_at_z_refuses_a_batch():
         gemm.run(helpers.compile(steps.get("naive").kernel_path.read_text()), gemm.Problem(4, 4, 4, batch=2), on="cpu")
 
 
+@pytest.mark.slow
 def test_an_endless_loop_ends_the_check_at_its_first_shape(monkeypatch):
     """Ten shapes of thirty seconds each were five minutes; and the bar must live while nothing else does."""
     monkeypatch.setattr(gemm, "PATIENCE", 1.5)
@@ -757,6 +763,7 @@ def test_findings_of_many_shapes_are_collected_for_a_while_and_results_of_all(mo
     assert any(case.message for case in report.cases[1:]) and not report.cases[2].message
 
 
+@pytest.mark.slow
 def test_a_run_that_is_slow_with_its_findings_is_not_said_to_be_endless():
     """A race in the ring: the machine takes long to collect what it finds, and the loop ends."""
     source = helpers.reference("async_copy").source
@@ -793,6 +800,7 @@ extern "C" __global__ void in_turn(int M, int N, int K, float alpha, const float
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["&turn[0]", "&turn[tile % 64]"], ids=["one_flag_for_all_tiles", "64_flags"])
 def test_slices_must_not_go_on_because_of_another_tile(flag):
     """With blocks that keep pace these are right."""
@@ -803,6 +811,7 @@ def test_slices_must_not_go_on_because_of_another_tile(flag):
     assert "a flag or a counter of its own" in [case.message for case in report.cases if case.message][-1]
 
 
+@pytest.mark.slow
 def test_slices_that_wait_for_later_blocks_are_right_and_it_is_said_where():
     source = IN_TURN.replace("slice = blockIdx.z % SLICES", "slice = SLICES - 1 - blockIdx.z % SLICES")
     report = gemm.check(helpers.compile(source), on="cpu")
@@ -811,6 +820,7 @@ def test_slices_that_wait_for_later_blocks_are_right_and_it_is_said_where():
     assert "blocks of higher numbers" in remark and "while (atomicAdd" in remark
 
 
+@pytest.mark.slow
 def test_slices_that_take_turns_are_right():
     report = gemm.check(helpers.compile(IN_TURN), on="cpu")
     assert report.passed and not any(case.remark for case in report.cases), str(report)
@@ -847,6 +857,7 @@ def test_blocks_that_store_to_more_than_their_tile_are_told(rows, columns, clust
     assert (case is None) == (not said) and said in (case.remark if case else "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile", ["BM / 2, BN", "BM, BN / 2", "BM / 4, BN / 2"])
 def test_a_tile_shape_that_is_too_small_makes_no_check_run_large_products_whole(tile, monkeypatch):
     """Their blocks are those of the tile that a block stores to, and every tile of it has to be reached."""

@@ -93,6 +93,7 @@ def test_the_line_that_reads_padding_is_named(edit, line):
     assert f"Are they ld{which.lower()} apart there, and does the index stay below {within} within a row?" in str(report)
 
 
+@pytest.mark.slow
 def test_a_wide_load_across_the_end_of_a_row_is_named_where_it_does_harm():
     """With the wrong extent, the last load of a row has padding in it; who leaves that out has another reason for NaN."""
     source = helpers.reference("vectorized").source
@@ -225,6 +226,7 @@ def test_bfloat16_that_is_made_float_by_its_bits_is_taken_back_too():
     assert helpers.compile(source, arch="sm_80").compiled.narrow_arithmetic == ("cvt.rn.bf16.f32", 9)
 
 
+@pytest.mark.slow
 def test_a_bias_without_relu_is_told_what_c_is_held_to():
     fused = helpers.reference("fused_epilogue")
     source = fused.source.replace("return x < 0.0f ? 0.0f : x;", "return x;")
@@ -310,6 +312,7 @@ def test_what_ends_at_a_line_is_told_before_what_came_of_the_same_line_elsewhere
     assert "that is not a multiple of 16" in report.lines()[1][1] and any("1 × 1 × 1: " in said for _, said in report.lines()[2:4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("element", "named", "said"),
     [("__half", "bf16", "multiplies BF16 (mma.sync"), ("__nv_bfloat16", "f16", "multiplies FP16 (mma.sync"), ("__half", "f16", "")],

@@ -67,6 +67,7 @@ def test_other_mistakes_are_not_told_as_parts_of_k(edit):
     assert "adds nothing" not in said and "It adds" not in said and "product of" not in said
 
 
+@pytest.mark.slow
 def test_the_tail_is_named_of_a_kernel_with_a_bias_and_of_tensor_cores():
     fused = helpers.reference("fused_epilogue")
     source = fused.source.replace("k0 < K;", "k0 + BK <= K;")

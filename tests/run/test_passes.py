@@ -67,6 +67,7 @@ def numbers(name: str) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "wide"), [("normal", False), ("rows and columns", False), ("elements", True), ("denormal", True), ("cancelling", False)]
 )
@@ -78,6 +79,7 @@ def test_it_is_more_exact_than_float32_whatever_the_numbers(name, wide):
     assert mine[0] < theirs[0] and mine[1] < theirs[1]
 
 
+@pytest.mark.slow
 def test_infinities_and_nan_come_out_as_in_float32():
     a, b = numbers("normal")
     a[3, 5], a[7, 9], b[11, 13], b[5, 20] = np.inf, np.nan, -np.inf, 0
@@ -88,6 +90,7 @@ def test_infinities_and_nan_come_out_as_in_float32():
     assert np.array_equal(c[np.isinf(expected)], expected[np.isinf(expected)])
 
 
+@pytest.mark.slow
 def test_without_promotion_sums_are_worse_than_float32():
     random = np.random.default_rng(8)
     a, b = random.standard_normal((32, 1024)), random.standard_normal((1024, 32))
@@ -95,6 +98,7 @@ def test_without_promotion_sums_are_worse_than_float32():
     assert mean[0] > errors(a, b, in_float32(a, b))[0] > mean[1]
 
 
+@pytest.mark.slow
 def test_without_scales_large_numbers_overflow():
     a, b = numbers("normal")
     assert not np.isfinite(product(a * 1e6, b, kernel(SCALE=0))[0]).all()

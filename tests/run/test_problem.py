@@ -11,6 +11,7 @@ from helpers.run.problem import NonFiniteProblem, Problem, ShiftedProblem
 from tests.course import cheats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("base", "forgotten", "edits"), [(base, what, edits) for base, what, *edits in cheats.UNALIGNED])
 def test_wide_accesses_are_tried_where_rows_begin_at_no_multiple_of_16_bytes(base, forgotten, edits):
     kernel = helpers.compile(cheats.source(base, edits))
@@ -23,6 +24,7 @@ def test_wide_accesses_are_tried_where_rows_begin_at_no_multiple_of_16_bytes(bas
     assert [str(case.problem) for case in report.cases if case.message] == wrong, "without these data it passed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("base", "edits"), [(base, edits) for base, *edits in cheats.BEYOND_THE_END])
 def test_wide_accesses_are_tried_where_a_row_ends_within_them(base, edits):
     kernel = helpers.compile(cheats.source(base, edits))
@@ -39,6 +41,7 @@ def test_nan_and_infinity_are_tried(slug):
     assert gemm.check(kernel, problems, on="cpu").passed
 
 
+@pytest.mark.slow
 def test_a_maximum_that_takes_nan_for_0_is_found():
     fused = helpers.reference("fused_epilogue")
     source = fused.source.replace("return x < 0.0f ? 0.0f : x;", "return fmaxf(x, 0.0f);")
@@ -62,6 +65,7 @@ UNASKED = [  # (step, what stands there, what passed in its place, what the shap
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slug", "before", "after", "shape"), UNASKED, ids=[f"{row[0]}: {row[2] or row[1]}" for row in UNASKED])
 def test_what_one_less_or_one_number_that_is_none_shows_is_tried(slug, before, after, shape):
     shipped = helpers.reference(slug)
@@ -71,6 +75,7 @@ def test_what_one_less_or_one_number_that_is_none_shows_is_tried(slug, before, a
     assert not report.passed and (not shape or any(shape in str(case.problem) for case in report.cases if case.message))
 
 
+@pytest.mark.slow
 def test_a_bias_begins_at_no_whole_vector_either():
     fused = helpers.reference("fused_epilogue")
     source = fused.source.replace("v.x = relu(v.x + __ldg(&bias[c + 0]))", "v.x = relu(v.x + reinterpret_cast<const float4*>(&bias[c])->x)")
@@ -95,6 +100,7 @@ SPOILED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after", "problem", "message"), [row[1:] for row in SPOILED], ids=[row[0] for row in SPOILED])
 def test_kernels_of_halves_are_tried_on_what_halves_hide(before, after, problem, message):
     source = helpers.reference("wmma").source
@@ -157,6 +163,7 @@ ASKS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("asks", "instead", "shown"), ASKS)
 def test_asking_for_another_matrix_or_a_smaller_vector_shows(asks, instead, shown):
     kernel = helpers.compile(cheats.source("vectorized", [(asks, instead)]))
@@ -164,6 +171,7 @@ def test_asking_for_another_matrix_or_a_smaller_vector_shows(asks, instead, show
     assert wrong and any(shown in name for name in wrong)
 
 
+@pytest.mark.slow
 def test_smaller_vectors_of_smaller_types_are_tried_too():
     kernel = helpers.reference("mma_sync")
     source = kernel.source.replace("(size_t)C % 8 | ldc % 4 |", "(size_t)C % 4 | ldc % 2 |")
@@ -178,6 +186,7 @@ def test_an_answer_is_tried_too():
     assert not judged.correct and "leading dimensions +1 +0 +0" in str(judged)
 
 
+@pytest.mark.slow
 def test_a_check_tries_any_alignment_of_kernels_with_wide_accesses_alone():
     vectorized, narrow = helpers.reference("vectorized"), helpers.reference("bank_conflicts")
     report = vectorized.check(on="cpu", seed=1)

@@ -155,6 +155,7 @@ def test_a_kernel_is_right_that_takes_what_it_says(transa, transb):
     assert report.passed, report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source, arch", [(column_kernels.TILED, "sm_90"), (column_kernels.MMA, "sm_90"), (column_kernels.wgmma(), "sm_90a")]
 )
@@ -165,6 +166,7 @@ def test_right_kernels_in_public_form_pass(source, arch):
     assert not gemm.check(helpers.compile(source, arch=arch), [Problem(33, 33, 65, dtype=gemm.types(kernel)[0])], on="cpu").correct
 
 
+@pytest.mark.slow
 def test_the_products_of_a_batch_lie_behind_each_other_as_they_are_stored():
     batched = plain("COLUMN", "COLUMN").replace("    float sum = 0;", "    A += blockIdx.z * K * lda, B += blockIdx.z * N * ldb, C += blockIdx.z * M * ldc;\n"
                                                 "    float sum = 0;") + 'extern "C" __device__ constexpr int grid_depth[] = {1};\n'  # fmt: skip
@@ -281,6 +283,7 @@ def test_a_source_that_does_not_compile_is_told_of_its_own_lines():
     assert with_option.value.message == without.value.message
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_a_sentence():
     with pytest.raises(LaunchError, match=r"The source says transb = \(0,\) itself"):
         helpers.compile(plain() + 'extern "C" __device__ constexpr int transb[] = {0};\n', transb=True)

@@ -80,6 +80,7 @@ def test_multiply_adds_are_the_instructions_that_were_counted_else_those_of_thre
     assert [column.title for column in columns] == ["FMA of threads"] and listed[1].values == (27,)
 
 
+@pytest.mark.slow
 def test_multiply_adds_whose_predicates_are_false_are_said_to_be_switched_off():
     """With beta 0 the line is executed all the same, and its PTX is not."""
     run = reference("fused_epilogue").gemm(256, 128, 16, on="cpu", alpha=1, beta=0, findings=False)

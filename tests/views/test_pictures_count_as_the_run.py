@@ -105,6 +105,7 @@ def of_one_tile(kernel, less: int = 0):
     return gemm.run(kernel, gemm.problem_for(kernel, rows - less, columns - less, 24, beta=1.0), on="cpu", trace=EVERYTHING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [step for step in STEPS if step.kernel_path is not None], ids=lambda step: step.slug)
 def test_of_the_kernels_of_the_course(step):
     source = "\n" + step.kernel_path.read_text(encoding="utf-8")

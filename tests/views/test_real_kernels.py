@@ -290,6 +290,7 @@ def test_stages_of_asynchronous_copies_are_seen_under_way(stages, said):
     assert f"{at_once} of copies under way at most" in said(timeline(run))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_the_timelines_of_a_ring_show_as_many_steps_whatever_its_depth(stages):
     kernel = helpers.variants(helpers.reference("async_copy"), {"": {"STAGES": stages}})[""]

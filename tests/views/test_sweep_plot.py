@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from helpers import views
 from helpers.course.steps import get
 from helpers.course.sweep import sweep
 
 
+@pytest.mark.slow
 def test_every_point_is_the_sweeps_own():
     source = get("thread_tile_1d").kernel_path.read_text(encoding="utf-8")
     found = sweep(source, [{"TM": 16}, {"TM": 32}], size=64, gpu_name="H200 SXM")
@@ -29,6 +32,7 @@ def test_a_setting_that_failed_is_named_and_not_shown():
     assert any("not shown: TM = 48 (not compiled)" in note.get_text().replace("\n", " ") for note in ax.texts)
 
 
+@pytest.mark.slow
 def test_no_number_stands_on_another_point():
     """The lesson's own sweep: its last setting has its three points close together."""
     source = get("thread_tile_1d").kernel_path.read_text(encoding="utf-8")

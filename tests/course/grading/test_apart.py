@@ -30,6 +30,7 @@ def _left() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_answers_are_judged():
     texts = [cell_text(ITEM, ITEM.solution), cell_text(ITEM, "int x")]
     right, wrong = judged("flat_block", texts, 5)

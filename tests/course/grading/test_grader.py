@@ -103,6 +103,7 @@ def test_points_are_for_what_the_starter_has_not(results, clean, counters, start
     assert found.fraction == pytest.approx(fraction)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", ["half_and_half", "rows_in_pairs", "strip_across"])
 def test_a_kernel_that_does_nothing_of_the_task_has_half_of_the_points_at_most(slug):
     """Most counters ask that something is not there, or not too much of it, and what does nothing has nothing of it."""

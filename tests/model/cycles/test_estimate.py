@@ -117,12 +117,14 @@ def test_an_address_that_is_multiplied_keeps_everybody_from_issuing(more, measur
     assert found.cycles / trips / 8 == pytest.approx(measured, rel=0.05)
 
 
+@pytest.mark.slow
 def test_slices_that_end_at_once_cost_little():
     """At 3072 step 12 has no room for the sums of eight slices, and the first of each tile does all: as long as without slices."""
     sliced, plain = (counted("autotune", 3072, SLICES=slices).predict("H200 SXM").milliseconds for slices in (8, 1))
     assert plain < sliced < 1.1 * plain
 
 
+@pytest.mark.slow
 def test_a_kernel_that_spills_waits_for_its_stores(table):
     """All stores to local memory go through to L2, so a block more on a multiprocessor costs three quarters of the speed."""
     step, bound = steps.get("thread_tile_2d"), recorded_variants.BOUND
@@ -136,6 +138,7 @@ def test_a_kernel_that_spills_waits_for_its_stores(table):
     assert set(list(got.states)[:2]) == {"lg throttle", "long scoreboard"}
 
 
+@pytest.mark.slow
 def test_an_array_whose_index_is_known_late_is_slow_though_its_instructions_are_not_known():
     step, loop = steps.get("vectorized"), "#pragma unroll\n                for (int j = 0; j < TN; j++) sum"
     late = kernel.compile(edited(step.kernel_source(), {loop: loop.replace("unroll", "unroll 1")}, step.name), entry=step.entry)
@@ -173,6 +176,7 @@ def test_the_claims_hold(table):
     assert validate.summary(errors)["mean"] == pytest.approx(whole, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_costs_of_an_h200_hold_on_an_h100(table):
     """The same multiprocessor with another memory: everything recorded there, none of it used to choose a figure."""
     found, measured = table["other_gpu_runs"], {f"{case.name} at {case.size}³": case.measured for case in validate.abroad()}
@@ -209,6 +213,7 @@ def test_warps_wait_for_what_nsight_compute_says_they_do(slug):
         assert shares[word] == pytest.approx(share, abs=0.1), word
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slug", "microseconds"), [("thread_tile_2d", 36.1), ("bank_conflicts", 37.1), ("warp_tile", 19.3), ("async_copy", 0.2)]
 )
@@ -219,6 +224,7 @@ def test_what_is_not_in_l2_takes_as_much_longer_as_was_measured(slug, microsecon
     assert (first - later) / H200.clock_mhz == pytest.approx(microseconds, rel=0.15, abs=0.5)
 
 
+@pytest.mark.slow
 def test_a_product_that_l2_has_no_room_for_waits_longer_for_its_data():
     """Of 192 MB L2 holds a quarter, of 12 MB all."""
     for size, longer in ((1024, False), (4096, True)):
@@ -238,6 +244,7 @@ def test_two_states_that_one_more_sampling_could_exchange_are_a_tie():
         assert (found["two_largest"], found["two_largest_or_tied"]) == (same, tied)
 
 
+@pytest.mark.slow
 def test_of_the_launches_that_are_timed_together_the_first_finds_nothing_in_l2():
     every = ({"launch.batch": 0}, {}, {"launch.batch": 1e9})
     alone, timed, many = (estimate(counted("warp_tile", 1024), H200, changed)[0].cycles for changed in every)
@@ -245,6 +252,7 @@ def test_of_the_launches_that_are_timed_together_the_first_finds_nothing_in_l2()
     assert timed == pytest.approx((alone + many) / 2, rel=1e-3), "two launches of 0.11 ms last 0.2 ms"
 
 
+@pytest.mark.slow
 def test_a_longer_k_costs_its_trips():
     times = {}
     for k in (1024, 2048, 4096):

@@ -58,6 +58,7 @@ def test_a_product_of_B_by_columns_is_timed_and_its_kernel_has_to_say_so():
     assert found["state"] == "failed" and "takes its matrices otherwise" in found["message"]
 
 
+@pytest.mark.slow
 def test_a_product_with_factors_is_timed_and_its_factors_are_held_to():
     right = (ROOT / "kernels/19_fp8.cu").read_text(encoding="utf-8")
     problem = Problem(20, 30, 160, dtype="float8_e4m3", out_dtype="bfloat16", scale_block=(1, 128, 128))

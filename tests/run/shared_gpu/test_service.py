@@ -82,6 +82,7 @@ def arrays():
     return np.zeros(32, np.float32), np.arange(32, dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_a_launch_on_the_gpu_is_one_on_the_shared_gpu(learner, service):
     x, y = arrays()
     run = kernel.compile(TWICE).launch(1, 32, [x, y, 2.5, 30], on="gpu")
@@ -198,6 +199,7 @@ def test_a_job_whose_worker_dies_is_done_again(learner, service):
     assert (x == 3 * y).all() and not killer.is_alive()
 
 
+@pytest.mark.slow
 def test_a_service_that_is_stopped_tells_who_waits_for_it(learner, tmp_path):
     """One learner's kernel runs, and the next one waits."""
     said = []

@@ -75,6 +75,7 @@ HANDED_OVER = """                    asm volatile("fence.proxy.async.shared::cta
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("new", "told"), [
     (f"{PROXY_FENCE} consumer_sync(group);", False),
     (f"consumer_sync(group); {PROXY_FENCE}", False),

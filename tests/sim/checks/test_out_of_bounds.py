@@ -111,6 +111,7 @@ def test_an_address_far_from_its_space_is_out_of_bounds_wherever_it_lies(shift):
         assert [finding.kind for finding in stopped.findings] == ["out-of-bounds"]
 
 
+@pytest.mark.slow
 def test_addresses_at_which_sums_wrap_are_out_of_bounds_in_every_form_of_access():
     """In a process of its own: a wrong comparison reads or writes the host's memory."""
     command = [sys.executable, "-m", "tests.sim.hostile_addresses"]

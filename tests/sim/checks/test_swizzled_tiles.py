@@ -25,6 +25,7 @@ def checked(old: str, new: str):
     return gemm.check(kernel, gemm.problem_for(kernel, 128, 256, 128), on="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_two_layouts_of_a_tile_are_told_beside_the_elements_that_are_wrong(case):
     old, new, said = CASES[case]
@@ -35,6 +36,7 @@ def test_two_layouts_of_a_tile_are_told_beside_the_elements_that_are_wrong(case)
     assert all("another swizzle than the copy" in finding.advice for finding in waits)
 
 
+@pytest.mark.slow
 def test_where_both_agree_nothing_is_said():
     """Also of elements that are wrong for another reason."""
     report = checked("const float x = alpha * d[2 * i]", "const float x = 2 * alpha * d[2 * i]")

@@ -28,6 +28,7 @@ def test_without_bulk_copies_there_are_no_stages():
     assert fills(SimpleNamespace(moves=[])) is None
 
 
+@pytest.mark.slow
 def test_the_first_block_shows_how_many_stages_a_kernel_fills_ahead():
     shipped = reference("tma_wgmma")
     made = variants(shipped, {"three": {"STAGES": 3}, "waits": {"wgmma_wait<1>();": "wgmma_wait<0>();"}})

@@ -107,6 +107,7 @@ def test_the_readme_says_what_was_measured():
     )
 
 
+@pytest.mark.slow
 def test_counters_equal_nsight_computes():
     """Tensor pipes, shared memory that wgmma reads (K-major and MN-major, swizzled or not, sparse), stores of wmma tiles."""
     assert RECORD["counted"] == list(matrix_counts.COUNTERS) and set(RECORD["counters"]) == {case.name for case in matrix_counts.counted()}

@@ -517,6 +517,7 @@ def test_a_warp_waits_for_its_lane_that_polls_while_other_blocks_have_not_begun(
     assert (y == np.arange(32, 0, -1)).all()
 
 
+@pytest.mark.slow
 def test_warps_of_many_blocks_wait_for_each_other_by_one_lane():
     """More blocks than the machine runs at a time."""
     source = """extern "C" __global__ void f(int* d, int* y, int* count) {

@@ -42,6 +42,7 @@ def test_a_barrier_of_more_blocks_than_fit(blocks, told, in_turn):
     assert all(f"of the {np.prod(blocks)} blocks of this launch at most 132" in one.message for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads, fit", [(1024, 2 * 132), (32, 32 * 132)])
 def test_no_more_than_fit_begin_also_where_a_chunk_holds_hundreds(threads, fit):
     kernel = helpers.compile(KERNEL.replace("BODY", GRID).replace("out[b * 32 + t] = s[31 - t];", "if (!t) out[b] = 1;"), arch="sm_90")

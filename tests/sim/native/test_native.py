@@ -84,6 +84,7 @@ def outcome_of(example, name):
     return out, outcome
 
 
+@pytest.mark.slow
 def test_examples_of_instructions_are_equal():
     compared, different = 0, []
     for example in EXAMPLES:
@@ -130,6 +131,7 @@ def test_hardware_counters_of_a_tiled_kernel():
     assert np.allclose(c, a @ b, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
 def test_course_kernels(path):
     compiled = compile_source(path.read_text())

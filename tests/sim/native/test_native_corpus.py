@@ -28,6 +28,7 @@ def outcome(compiled, launch, engine):
     return (run.findings, run.counters, run.by_line, arrays), None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_native_code_never_says_anything_else(file):
     native = 0

@@ -306,6 +306,7 @@ def test_wrong_arguments_are_named():
     assert machine_code.instruction_counts(compiled, (1,), (32,), []) == (None, "the kernel has 1 parameters, not 0")
 
 
+@pytest.mark.slow
 def test_predicates_in_single_bits_of_a_register_decide_branches():
     """Of this variant ptxas keeps which way to load in one bit of a register that holds anything else in its others."""
     from helpers.course import steps
