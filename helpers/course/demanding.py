@@ -54,7 +54,7 @@ def of_any_magnitude(kernel: Kernel, seed: int) -> list[Problem]:
         long(seed=seed + 2, scales=30),
         ScaledProblem(rows, columns, 1, **types, seed=seed, scales=20),
         long(seed=seed + 12, powers=(-25, 25)),
-        long(seed=seed + 12, powers=(-112, 58), alpha=-1.75, beta=0.625),
+        long(seed=seed + 12, powers=(-112, 58), alpha=-1.75, beta=0.625, pad_a=3, pad_b=1, pad_c=2),
         long(seed=seed + 2, scales=8, apart=_TINY),
         long(seed=seed + 3, scales=8, apart=_TINY[::-1]),
         UnevenProblem(*_UNEVEN, **types, seed=seed + 3, larger=(10, 10)),

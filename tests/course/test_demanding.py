@@ -85,6 +85,9 @@ OUTSIDE = "*to = beta == 0.0f ? alpha * exact : alpha * exact + beta * *to;"
         ("if (outside) {", "if (false) {", "columns of A times 2^-112 to 2^58"),
         (OUTSIDE, OUTSIDE.replace("alpha * ", ""), "columns of A times 2^-112 to 2^58"),
         (OUTSIDE, "*to = alpha * exact;", "columns of A times 2^-112 to 2^58"),
+        ("A[(size_t)r * lda + k] * B", "A[(size_t)r * K + k] * B", "columns of A times 2^-112 to 2^58"),
+        ("B[(size_t)k * ldb + c];", "B[(size_t)k * N + c];", "columns of A times 2^-112 to 2^58"),
+        (f"&C[(size_t)r * ldc + c];\n                {OUTSIDE}", f"&C[(size_t)r * N + c];\n                {OUTSIDE}", "columns of A times 2^-112 to 2^58"),
         ("largest < 0x7f800000", "largest <= 0x7f800000", "infinity at A"),
         ("largest < 0x7f800000", "true", "infinity at A"),
         ("min(10 - largest, 120)", "10 - largest", "rows of A times 2^-140 to 2^-124"),
@@ -94,7 +97,7 @@ OUTSIDE = "*to = beta == 0.0f ? alpha * exact : alpha * exact + beta * *to;"
         ("SHORT = 128", "SHORT = 0", "128 × 128 × 1,"),
     ],
     ids=[
-        "FP16 for rows that it does not span", "and that it hardly spans", "low pieces of fewer bits", "what no pieces stand for is left out", "and not multiplied by alpha", "and forgets beta",
+        "FP16 for rows that it does not span", "and that it hardly spans", "low pieces of fewer bits", "what no pieces stand for is left out", "and not multiplied by alpha", "and forgets beta", "and takes K for lda", "and N for ldb", "and N for ldc",
         "infinity is finite", "all is finite", "a factor beyond FP32 for tiny rows", "and for tiny columns", "FP16 for tiny rows",
         "a part of K is not looked at", "FP16 for a single product",
     ],
