@@ -66,7 +66,7 @@ from .problem import Problem, SampledProblem, ShiftedProblem
 from .product_runs import CHECKED_WALK, few_multiprocessors, need, run, run_sample
 from .product_runs import count as count
 from .product_runs import count_sample as count_sample
-from .tile_order import many_tiles, taken_twice, thin, tiles_apart, unreached
+from .tile_order import many_tiles, taken_twice, thin, tiles_apart, unreached, unwalked
 
 _FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 PATIENCE = 8.0  # seconds that a small shape may always take
@@ -261,10 +261,11 @@ def _waits_for_the_grid(kernel: Kernel) -> Case | None:
 
 def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
     """What is wrong with the order in which blocks take many tiles, or None. Where the machine code does not tell, blocks that are powers
-    of two apart compute theirs. Of a kernel that walks the tiles nobody asks."""
+    of two apart compute theirs; of a kernel that walks the tiles two do."""
     problem = many_tiles(kernel, seed)
     if problem is None:
-        return None
+        walked = unwalked(kernel, seed)
+        return Case(*walked) if walked else None
     text = unreached(kernel, problem)
     if text:
         return Case(problem, text)

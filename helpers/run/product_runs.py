@@ -325,10 +325,10 @@ def _compare_sample(sample: SampledProblem, shape: Geometry, blocks: Sequence[in
 def _fair(shape: Geometry, sample: SampledProblem, blocks: Sequence[int]) -> range:
     """How many tiles these blocks of the sample may have computed, when each does its share."""
     (across, down), grid = shape.tiles(sample.m, sample.n), shape.grid(sample.m, sample.n, sample.batch)
-    if shape.persistent is not None:  # a cluster has its share of places, with one tile at least: the others may lie outside
-        size, tiles = shape.cluster[0], across * down
-        clusters_run, clusters_all = len(blocks) // size, grid[0] // size
-        return range(clusters_run * (-(-tiles // size) // clusters_all), clusters_run * size * -(-tiles // clusters_all) + 1)
+    if shape.persistent is not None:  # a cluster has its share of places, each with as many tiles side by side as are inside
+        size, clusters_run, clusters_all = shape.cluster[0], len(blocks) // shape.cluster[0], grid[0] // shape.cluster[0]
+        each = -(-across // size) * down / clusters_all
+        return range(clusters_run * math.floor(each) * (across % size or size), clusters_run * math.ceil(each) * size + 1)
     places = {(number % grid[0], number // grid[0] % grid[1]) for number in blocks}
     inside = sum(x < across and y < down for x, y in places)  # some of a cluster lie outside
     return range(inside, inside + 1)

@@ -101,6 +101,7 @@ def test_slices_that_a_kernel_has_no_room_for_count_as_none(file):
     assert [item.code.slices for item in small.candidates] == [1, 4] and small.best.constants["SLICES"] == 4
 
 
+@pytest.mark.slow
 def test_a_shallow_product_fills_little_of_its_steps(file):
     deep, shallow = (search(STEP_12, {"BM": (256,)}, (1000, 1000, k), GPU, file=file).best for k in (1024, 1))
     assert shallow.code.step == 16 and shallow.fill == pytest.approx(deep.fill / 16)

@@ -185,6 +185,7 @@ def test_sums_that_stay_in_the_tensor_cores_fail_on_positive_numbers(slug, edits
     assert passes or ("too small" in str(report) and "(promotion)" in str(report) and "stored it" not in str(report))
 
 
+@pytest.mark.slow
 def test_a_factor_fitted_to_what_sums_of_positive_numbers_lose_makes_up_for_half_of_them():
     kept = helpers.reference("fp8").source.replace(*ROWS).replace(*KEPT)
     kernel = _edited("fp8", [ROWS, KEPT])

@@ -322,6 +322,7 @@ def test_fewer_than_has_to_be_says_what_has_to_stay():
     assert said == f"shared loads per result: yours 80, expected 128. {exercise('column_store').fewer}" and "stays transposed" in said
 
 
+@pytest.mark.slow
 def test_scaled_rows_are_tried_though_infinity_is_lost():
     """The task is about them: who has one factor for all rows is told of rows first."""
     source = (
@@ -345,6 +346,7 @@ def test_a_wait_that_does_not_wait_is_among_the_causes_of_what_comes_of_it(parit
     assert said in str(gemm.check(kernel, problem, on="cpu"))
 
 
+@pytest.mark.slow
 def test_an_exercise_whose_tile_is_given_does_not_offer_another():
     upper_half = exercise("two_rows").solution.replace("if (row + 32 >= M) return;", "if (row + 32 >= M || K > 0) return;")
     report = str(exercise("two_rows").judge(helpers.compile(upper_half), 1, on="cpu"))

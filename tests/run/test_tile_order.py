@@ -91,3 +91,47 @@ extern "C" __global__ void dealt(int M, int N, int K, float alpha, const float* 
 """
     kernel = helpers.compile(source)
     assert tile_order.unreached(kernel, tile_order.many_tiles(kernel, 1)) is None
+
+
+ITEMS, TILES = "item < items; item += clusters", "tile < rows * columns; tile += gridDim.x"
+
+
+def walking(slug, old, new):
+    """A persistent kernel of the course that goes from tile to tile in another way."""
+    source = reference(slug).source
+    assert old in source
+    return helpers.compile(source.replace(old, new), entry=slug, arch="sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("slug", "old", "new", "said"),
+    [
+        ("warp_specialized", ITEMS, "item < min(items, 4096); item += clusters", "4 blocks should compute 12 tiles"),
+        ("warp_specialized", f"{ITEMS}) {{\n                if", "item < min(items, 4096); item += clusters) {\n                if", "whose phase is never completed"),
+        ("warp_specialized", "row = (panel * PANEL", "row = (panel % 256 * PANEL", ""),
+        ("fp8", TILES, "tile < min(rows * columns, 8192); tile += gridDim.x", "should compute 6 tiles"),
+        ("fp8", "const int panel = tile / (PANEL * columns), in_panel = tile % (PANEL * columns);",
+         "const int panel = tile / (PANEL * columns), in_panel = (tile & 4095) % (PANEL * columns);", ""),
+    ],
+)  # fmt: skip
+def test_blocks_that_walk_few_of_many_tiles_are_found(slug, old, new, said):
+    found = tile_order.unwalked(walking(slug, old, new), 1)
+    assert found and said in found[1] and "Products of fewer tiles are right" in found[1]
+
+
+@pytest.mark.parametrize("slug", ["warp_specialized", "fp8"])
+def test_who_walks_all_tiles_is_right(slug):
+    assert tile_order.unwalked(reference(slug), 1) is None
+
+
+def test_who_shares_few_tiles_in_another_way_is_not_blamed():
+    """The blocks of the second half of the grid leave their tiles to the first: fair shares are not what this kernel has."""
+    kernel = walking("fp8", TILES, "tile < rows * columns; tile += 2 * gridDim.x")
+    assert tile_order._walked(kernel, tile_order.thin(kernel, 1)[0])
+    assert tile_order.unwalked(kernel, 1) is None
+
+
+def test_a_check_asks_blocks_that_walk_the_tiles():
+    kernel = walking("fp8", TILES, "tile < min(rows * columns, 8192); tile += gridDim.x")
+    case = gemm._unreached_tiles(kernel, 1, 60.0)
+    assert case and "should compute 6 tiles" in case.message and case.problem.k == 1

@@ -26,6 +26,7 @@ def mark(text: str | None, *remarks: str):
     return GRADER.mark("flat_block", SubmittedCell(text, remarks))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [str, lambda text: text.replace("\n", "\r\n"), lambda text: "\ufeff" + text])
 def test_a_right_answer_has_all_points(change):
     found = mark(change(cell_text(ITEM, ITEM.solution)))

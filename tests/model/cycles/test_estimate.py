@@ -186,6 +186,7 @@ def test_the_costs_of_an_h200_hold_on_an_h100(table):
     assert table["other_gpu"]["runs"] >= 60 and table["other_gpu"]["mean"] <= 0.04 and table["other_gpu"]["worst"] <= 0.18
 
 
+@pytest.mark.slow
 def test_one_run_on_the_other_gpu_is_what_the_model_says(table):
     case = next(case for case in validate.abroad() if (case.name, case.size) == ("06_bank_conflicts", 1024))
     row = next(row for row in table["other_gpu_runs"] if row["run"] == "06_bank_conflicts at 1024³")
