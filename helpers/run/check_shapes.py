@@ -375,7 +375,7 @@ def _room(kernel: Kernel) -> int:
     check computes."""
     if (geometry(kernel).depth or 1) < 2:
         return 0
-    elements = len(program.image) // 4 if (program := program_of(kernel)) else 0
+    elements = len(program.image.data) // 4 if (program := program_of(kernel)) else 0
     return elements if elements <= _MOST_ROOM else 0
 
 

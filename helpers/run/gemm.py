@@ -71,6 +71,7 @@ from .tile_order import many_tiles, taken_twice, thin, tiles_apart, unreached, u
 _FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 PATIENCE = 8.0  # seconds that a small shape may always take
 _SMALL_K = 1024  # and up to this K it is small
+_K_IN_TURN = 512  # at most, where blocks run one after the other, which native code does not do
 _LADDER = 4096  # M = N = K of a product as ladders have it
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
 _ENOUGH = 8.0  # seconds for which findings are collected once there are any
@@ -620,7 +621,7 @@ def _check_one(
         if on == "gpu" or state is not None:
             in_turn = left.turns.pop() if on == "cpu" and left.turns else ""
             if in_turn:  # with other data: what the first launch left must not pass for what this one does
-                problem = replace(problem, seed=problem.seed + 1)
+                problem = fitted(kernel, replace(problem, seed=problem.seed + 1, k=min(problem.k, _K_IN_TURN)))
                 arrays = problem.arrays()
                 before = problem.copies(arrays)
             again = run(kernel, problem, on=on, arrays=arrays, counters=False, globals_before=state, in_turn=in_turn, **options)

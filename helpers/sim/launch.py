@@ -7,7 +7,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from .checks.unwritten import Carried
 from .code import time_limit
 from .code.addresses import DEVICE_BASE, PARAM_WINDOW
 from .code.merged_accesses import AccessWidth, access_sites
+from .code.program import Image
 from .code.ptx import immediate_bits, literal
 from .code.sites import ChargedSite, CostRule, Site
 from .counting import machine_code, names
@@ -232,23 +233,25 @@ def _simulate(
     arch = getattr(compiled, "arch", "sm_90")
     dims = clusters.extent(compiled.ptx, compiled.symbol, arch, grid, None if cluster is None else tuple(map(int, cluster)))
     program = load(compiled.ptx, compiled.symbol, getattr(compiled, "filename", "/cell.cu"))
+    image = program.image
     if globals_before is not None:
-        if len(globals_before) != len(program.image):
+        if len(globals_before) != len(image.data):
             raise LaunchError("globals_before is of another kernel: take outcome.globals_after of a run of this one.")
-        program = replace(program, image=globals_before, image_addresses=())
+        image = Image(globals_before)
     structs = {name: value for name, value in symbols if isinstance(value, StructValue)}
     if symbols:
-        program = program.with_values((name, value.data if isinstance(value, StructValue) else value) for name, value in symbols)
+        values = ((name, value.data if isinstance(value, StructValue) else value) for name, value in symbols)
+        image = program.image_with(values, image)
     if again is not None:
         program = followed(program)
     findings = Findings(collect.findings, program)
     arrays, words = _arguments(program, compiled, args)
     for struct in structs.values():
         arrays += _more(arrays, struct)
-    memory = DeviceMemory(program, arrays)
+    memory = DeviceMemory(program, arrays, image)
     for place, struct in ((address - DEVICE_BASE, structs[name]) for name, address, _, _ in program.device if name in structs):
         memory.bytes[place : place + len(struct.data)] = np.frombuffer(struct.pack(memory.base_of), np.uint8)
-    placed_image = bytes(memory.bytes[: len(program.image)])  # with the addresses that it holds
+    memory.image = image = Image(bytes(memory.bytes[: len(image.data)]))  # with the addresses that it holds
     param_words = _param_words(program, words, memory)
     charged, estimate = _charged(program, compiled, collect)
     checks = Unchecked()
@@ -307,7 +310,7 @@ def _simulate(
         launch.printed.end()
     with interrupts.delayed():
         launch.memory.copy_back()
-    left = bytes(launch.memory.bytes[: len(program.image)])
+    left = bytes(launch.memory.bytes[: len(image.data)])
     scale = total / wanted if wanted else 1.0
     counters, by_line, uncounted, unknown = ({}, {}, "", frozenset())
     if launch.counting:
@@ -337,7 +340,7 @@ def _simulate(
         counters=counters, by_line=by_line, findings=findings.list(), trace=trace, sampled=wanted != total,
         seconds=time_limit.now() - start, estimate=estimate, printed=str(launch.printed), steps=launch.clock.used,
         engine=engine, engine_reason=engine_reason, uncounted=uncounted, unknown=unknown,
-        globals_after=None if left == placed_image else left, hints=tuple(findings.hints),
+        globals_after=None if left == image.data else left, hints=tuple(findings.hints),
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from .code import cfg, ptx, time_limit, variables
 from .code.doubts import doubts
 from .code.inline import inline
 from .code.lines import FILENAME, assembly_calls_of_ptx, calls_of_ptx, chains_of_ptx, header_at
-from .code.program import Block, Effect, Guard, Op, Program
+from .code.program import Block, Effect, Guard, Image, Op, Program
 from .code.ptx import Immediate
 from .code.sites import Site
 from .machine.undefined import watcher
@@ -162,7 +162,7 @@ class _Loader:
             constants=self.constants, specials=self.specials, sites=tuple(self.sites), parameters=flat.parameters,
             shared=placed.shared, shared_start=placed.shared_start, dynamic_shared_at=placed.dynamic_shared_at, ungiven=placed.ungiven,
             aligned=placed.aligned, local_bytes=flat.local_bytes, param_bytes=flat.param_bytes, device=placed.device,
-            image=bytes(placed.image), image_addresses=placed.relocations,
+            image=Image(bytes(placed.image), placed.relocations),
             exchanged=sum(1 << index for index in self.exchanged), uses=frozenset(self.uses),
             line=self.entry.line, doubts=unclear, grid_workspace=grid_workspace, race_free=_race_free(blocks, graph, ops),
             shared_granule=min([site.width for site in self.sites if site.space in ("shared", "cluster", "generic")] + [8]),

@@ -11,6 +11,7 @@ import pytest
 from helpers.errors import LaunchError, RunError
 from helpers.run.kernel import compile
 from helpers.run.variable_values import forgotten
+from helpers.sim import launch as launches
 
 SOURCE = """
 #define TAPS 3
@@ -175,3 +176,26 @@ def test_a_struct_that_is_not_whole_is_refused_and_the_beginning_of_an_array_is_
         assert raised.value.findings and str(raised.value) == raised.value.message
     remarks = launch(blur, symbols={"mask": MASK[:2], "rounds": 1, "pair": (0.5, 6)})[1].remarks
     assert remarks == ("`mask` has 12 bytes and was given the first 8: the rest is as it was declared.",)
+
+
+COUNTED = """
+__device__ int launches = 5;
+__device__ int* pointer = &launches;
+__constant__ int step = 1;
+__global__ void count(int* seen) { if (threadIdx.x == 0) { *pointer += step; *seen = launches; } }
+"""
+
+
+@pytest.mark.parametrize("engine", ["native", "numpy"])
+def test_what_is_known_of_a_program_does_not_depend_on_what_its_variables_hold(engine, monkeypatch):
+    """Analyses are kept by program: a new one for each launch made all of them again, half of the check of a kernel with slices."""
+    programs, kernel, seen, state = [], compile(COUNTED), np.zeros(1, np.int32), None
+    known = launches.Launch
+    monkeypatch.setattr(launches, "Launch", lambda **given: programs.append(given["program"]) or known(**given))
+    for turn, step in enumerate((1, 1, 10, 100)):
+        options = {"symbols": {"step": step}} if turn > 1 else {}
+        done = kernel.launch(1, 32, [seen], on="cpu", globals_before=state, trace=engine == "numpy", **options)
+        assert done.engine == engine and not done.findings
+        state = done.outcome.globals_after
+        assert seen[0] == (6, 7, 17, 117)[turn], "begins with what the launch before left, and with its own values"
+    assert len(programs) == 4 and len({id(program) for program in programs}) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -163,6 +163,14 @@ class Block:
         return len(self.ops)
 
 
+class Image(NamedTuple):
+    """What the variables of a program hold in device memory when a launch begins. It belongs to the launch: what is known of a program does
+    not depend on it. addresses: (place, bytes, address) of pointers to other variables."""
+
+    data: bytes
+    addresses: tuple[tuple[int, int, int], ...] = ()
+
+
 @dataclass(eq=False)
 class Program:
     """An entry ready to run. Register indices are positions in the machine's register list."""
@@ -184,8 +192,7 @@ class Program:
     local_bytes: int
     param_bytes: int
     device: list[tuple[str, int, int, str]]
-    image: bytes
-    image_addresses: tuple[tuple[int, int, int], ...]
+    image: Image
     shared_granule: int
     uses: frozenset[str]
     line: int | None
@@ -259,16 +266,16 @@ class Program:
         named = any(op.effect is Effect.BARRIER and not op.rendezvous and not op.whole_block for op in self.ops)
         return named or any(site.op is AccessKind.BARRIER_INIT for site in self.sites)
 
-    def with_values(self, values: Iterable[tuple[str, bytes]]) -> Program:
-        """The same with other values at the beginnings of these variables in device memory, by their names in the PTX."""
-        image, addresses = bytearray(self.image), self.image_addresses
+    def image_with(self, values: Iterable[tuple[str, bytes]], image: Image | None = None) -> Image:
+        """The image, or this one, with other values at the beginnings of these variables in device memory, by their names in the PTX."""
+        data, addresses = bytearray((image or self.image).data), (image or self.image).addresses
         places = {name: address - DEVICE_BASE for name, address, _, _ in self.device}
-        for name, data in values:
+        for name, value in values:
             start = places[name]
-            end = start + len(data)
-            image[start:end] = data
+            end = start + len(value)
+            data[start:end] = value
             addresses = tuple(one for one in addresses if not start <= one[0] < end)
-        return replace(self, image=bytes(image), image_addresses=addresses)
+        return Image(bytes(data), addresses)
 
     @property
     def entry_bytes(self) -> int:

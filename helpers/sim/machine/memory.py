@@ -19,6 +19,7 @@ import numpy as np
 from helpers.errors import RunError
 from helpers.sim.checks import misaligned, out_of_bounds
 from helpers.sim.code.addresses import ALIGN, DEVICE_BASE, phase
+from helpers.sim.code.program import Image
 from helpers.sim.code.sites import Site
 
 from .trace import Allocation
@@ -78,13 +79,15 @@ def _untouched(nbytes: int) -> np.ndarray:
 
 
 class DeviceMemory:
-    """Global and constant memory of one launch. Offsets count from DEVICE_BASE."""
+    """Global and constant memory of one launch. Offsets count from DEVICE_BASE. image: what the program's variables hold, by default as
+    they are declared."""
 
-    def __init__(self, program, arrays: Sequence[tuple[str, np.ndarray]]):
+    def __init__(self, program, arrays: Sequence[tuple[str, np.ndarray]], image: Image | None = None):
+        self.image = image = image or program.image
         spans = [(base - DEVICE_BASE, nbytes, name) for name, base, nbytes, _ in program.device]
         self.allocations = [Allocation(name, space, base, nbytes, (nbytes,), 1, "uint8") for name, base, nbytes, space in program.device]
         self.arguments: list[Argument] = []
-        top = max(len(program.image), ALIGN)
+        top = max(len(image.data), ALIGN)
         for group in _overlapping([array for _, array in arrays]):
             low = min(_bounds(arrays[i][1])[0] for i in group)
             high = max(_bounds(arrays[i][1])[1] for i in group)
@@ -107,8 +110,8 @@ class DeviceMemory:
         except MemoryError:
             raise RunError(f"The arrays need {self.size >> 20} MB in the machine, more than this computer has free.") from None
         self.views = _views(self.bytes)
-        self.bytes[: len(program.image)] = np.frombuffer(program.image, np.uint8)
-        for position, width, address in program.image_addresses:
+        self.bytes[: len(image.data)] = np.frombuffer(image.data, np.uint8)
+        for position, width, address in image.addresses:
             self.bytes[position : position + width] = np.frombuffer(address.to_bytes(8, "little")[:width], np.uint8)
         for argument in self.arguments:
             self._part(argument)[...] = _touched(argument.array)
@@ -117,6 +120,10 @@ class DeviceMemory:
         self.ends = np.array([end for _, end in merged] or [0], np.int64)
         self.low = [1] * len(program.sites)  # bounds that the last access of each site was inside of
         self.high = [0] * len(program.sites)
+
+    def anew(self, program) -> DeviceMemory:
+        """The same as it was when the launch began."""
+        return DeviceMemory(program, [(argument.name, argument.array) for argument in self.arguments], self.image)
 
     def base_of(self, array: np.ndarray) -> int:
         """The machine's address of an argument array."""

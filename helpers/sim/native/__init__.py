@@ -16,7 +16,6 @@ from helpers.sim.checks import endless, observer
 from helpers.sim.code import time_limit
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting.rules import TWO_SIDED
-from helpers.sim.machine.memory import DeviceMemory
 
 from . import engine, sums
 from .declined import Declined, Suspicious
@@ -92,8 +91,7 @@ def _attempt(launch, blocks, progress, at_once):
         _run(options, blocks, progress, launch, None)
     except Declined:
         # What the attempt has written must not be seen.
-        arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
-        launch.memory = DeviceMemory(program, arrays)
+        launch.memory = launch.memory.anew(program)
         raise
     except OutOfTime as late:
         endless.out_of_budget(program, launch.findings, f"{clock.seconds:g} seconds", program.ops[late.position].line, late.position)

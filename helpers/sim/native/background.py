@@ -14,7 +14,6 @@ import threading
 from helpers.sim.checks.findings import Findings
 from helpers.sim.counting.counters import Counting
 from helpers.sim.machine.chunk import Clock
-from helpers.sim.machine.memory import DeviceMemory
 
 from .declined import Declined, Suspicious
 from .workers import OutOfTime
@@ -44,11 +43,10 @@ class BackgroundRun:
         if self.cancelled.wait(self.patience):
             return
         launch = self.launch
-        arrays = [(argument.name, argument.array) for argument in launch.memory.arguments]
         findings = Findings(False)
         self.own = dataclasses.replace(
             launch,
-            memory=DeviceMemory(launch.program, arrays),
+            memory=launch.memory.anew(launch.program),
             findings=findings,
             counting=None if launch.counting is None else Counting(launch.program, launch.charged),
         )
