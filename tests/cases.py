@@ -1,5 +1,5 @@
 """Which cases a run takes. Nine tests of ten are cases of tables: kernels that cheat, planted bugs, shapes, lessons. A run of the whole suite
-takes one part of each table, one part of all that is marked as slow, and every other test, the next commit the next part, so that `course
+takes one part of each table and one of all that is marked as slow, the next commit the next parts, and every other test, so that `course
 test` ends in a quarter of an hour on two cores; `course test --all` takes everything."""
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Part:
 
     def takes(self, tests: Sequence[str], slow: Collection[str] = ()) -> list[bool]:
         """Of each of these tests, by their names in pytest: is it no case of a table, or a case of this part? Tables begin at different
-        parts, and each has a case in every part, the only one in several if it has fewer cases than there are parts. Those that are `slow`
-        are one table together."""
+        parts, and each has a case in every part, the only one in several if it has fewer cases than there are parts. The `slow` ones, which
+        leave their tables, are one table together."""
         tables: dict[str, list[int]] = defaultdict(list)
         for index, test in enumerate(tests):
             table, case, _ = test.partition("[")

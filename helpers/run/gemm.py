@@ -71,7 +71,7 @@ from .tile_order import many_tiles, taken_twice, thin, tiles_apart, unreached, u
 _FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 PATIENCE = 8.0  # seconds that a small shape may always take
 _SMALL_K = 1024  # and up to this K it is small
-_K_IN_TURN = 512  # at most, where blocks run one after the other, which native code does not do
+_K_IN_TURN = 509  # K at most, where blocks run one after the other, which native code does not do
 _LADDER = 4096  # M = N = K of a product as ladders have it
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
 _ENOUGH = 8.0  # seconds for which findings are collected once there are any
@@ -265,7 +265,7 @@ def _unreached_tiles(kernel: Kernel, seed: int, seconds: float) -> Case | None:
     of two apart compute theirs; of a kernel that walks the tiles two do."""
     problem = many_tiles(kernel, seed)
     if problem is None:
-        walked = unwalked(kernel, seed)
+        walked = unwalked(kernel, seed, min(seconds, PATIENCE))
         return Case(*walked) if walked else None
     text = unreached(kernel, problem)
     if text:

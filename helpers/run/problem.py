@@ -257,7 +257,7 @@ class Problem:
         in_block, blocks = grown(min(self.k, self.scale_block[1])), grown(block_scales.blocks_of_k(self.scale_block, self.k))
         return in_block * self.inputs.sums + blocks * element_type("float32").sums
 
-    def alike(self) -> list[tuple[slice, Problem]]:
+    def alike(self) -> list[tuple[slice | np.ndarray, Problem]]:
         """(rows of C, problem): those whose errors are judged together, and what they are judged as."""
         return [(slice(None), self)]
 
@@ -472,17 +472,16 @@ class _Positive(Problem):
 
         A float32 addition rounds to nearest: k errors without a mean, each at most 2^-24 of the sum so far, come to 2^-24 √(k/3) of it
         where it grows evenly. Of each product a tensor core loses at most `_LOST`, or 2^-13 where products are of 8-bit floats, of the sum
-        so far, in a stretch: as much as there are products in half of one, where all are alike.
+        so far, in a stretch: as much as there are products in half of one.
         """
-        mean, square = self._sums_so_far()
         lost = _LOST if self.dtype == "float32" else self.inputs.sums
-        of_sums = element_type("float32").sums * math.sqrt(self.k * square) + lost * STRETCH * mean
+        of_sums = element_type("float32").sums * math.sqrt(self.k * self._square_so_far()) + lost * STRETCH / 2
         stored = 0.0 if self.out_dtype == "float32" else 4 * self.result.roundoff
         return (of_sums + stored) * math.sqrt(float(np.mean(value**2))) + self.result.absolute
 
-    def _sums_so_far(self) -> tuple[float, float]:
-        """What a sum is on average while it grows, and what its square is, as parts of what they become."""
-        return 1 / 2, 1 / 3
+    def _square_so_far(self) -> float:
+        """What the square of a sum is on average while it grows, as a part of what it becomes."""
+        return 1 / 3
 
     def inexact(self, got: np.ndarray, value: np.ndarray) -> str:
         error = float((got - value).sum() / value.sum())
@@ -516,20 +515,20 @@ class PositiveProblem(_Positive):
         left[..., 1::2, : self.larger] *= TIMES
         return a, b, c
 
-    def alike(self) -> list[tuple[slice, Problem]]:
-        return [(slice(0, None, 2), replace(self, larger=0)), (slice(1, None, 2), self)]
+    def alike(self) -> list[tuple[slice | np.ndarray, Problem]]:
+        if not self.larger:
+            return super().alike()
+        second = np.arange(self.batch * self.m) % self.m % 2 == 1
+        return [(~second, replace(self, larger=0)), (second, self)]
 
-    def _sums_so_far(self) -> tuple[float, float]:
+    def _square_so_far(self) -> float:
         """The sum of every second row has come to `then` of itself after the part `begun` of K, evenly, and goes on evenly."""
-        begun = self.larger / self.k if self.k else 0.0
+        begun = min(1.0, self.larger / self.k) if self.k else 0.0
         then = TIMES * begun / (1 + (TIMES - 1) * begun)
-        return (
-            begun * then / 2 + (1 - begun) * (then + 1) / 2,
-            begun * then**2 / 3 + (1 - begun) * (then**2 + then + 1) / 3,
-        )
+        return begun * then**2 / 3 + (1 - begun) * (then**2 + then + 1) / 3
 
     def __str__(self) -> str:
-        more = f", the first {self.larger} of every second row of A {TIMES} times as large" if self.larger else ""
+        more = f", the first {self.larger} elements of every second row of A {TIMES} times as large" if self.larger else ""
         return f"{super().__str__()}{more}"
 
 

@@ -26,7 +26,7 @@ from .problem import Problem, SampledProblem
 from .product_runs import CHECKED_WALK, few_multiprocessors, run_sample
 
 _FEW = 24  # tiles
-_WALKED = CHECKED_WALK << 12  # tiles: from one to the next a block goes on by a power of two, so that cut numbers meet among its own
+_WALKED = CHECKED_WALK << 12  # tiles: blocks go on by a power of two, so that a number cut to few bits is one that the same block has had
 _MANY = 10_000  # tiles: beyond every power of two, or of ten, that somebody gives a counter
 _BEYOND_16_BITS = 70_000  # tiles: more than an unsigned short numbers
 _ELEMENTS = (1 << 31) - 1  # of C, as many as an int numbers
@@ -65,31 +65,31 @@ def thin(kernel: Kernel, seed: int, count: int = _MANY) -> list[Problem]:
     return [problem_for(kernel, *extents, 1, seed=seed) for extents in ((1, columns * count), (rows * count, 1))]
 
 
-def unwalked(kernel: Kernel, seed: int) -> tuple[Problem, str] | None:
+def unwalked(kernel: Kernel, seed: int, seconds: float = _SECONDS) -> tuple[Problem, str] | None:
     """A product of many tiles of which two blocks (or clusters) that walk them do not compute their share, or a wrong one, and what they
     do instead, as a sentence. None where they do theirs, or do not of few tiles either: they may share the work in another way. None of
-    kernels whose blocks have one tile, share one, or are given pieces."""
+    kernels whose blocks have one tile, share one, or are given pieces. seconds: for each of four launches."""
     shape = geometry(kernel)
     if shape.persistent is None or shape.parts > 1 or pieces(kernel):
         return None
     for many, few in zip(thin(kernel, seed, _WALKED), thin(kernel, seed, _FEW), strict=True):
-        if (text := _walked(kernel, many)) and _walked(kernel, few) == "":
+        if (text := _walked(kernel, many, seconds)) and _walked(kernel, few, seconds) == "":
             return many, f"{text} {_FEWER}"
     return None
 
 
-def _walked(kernel: Kernel, problem: Problem) -> str | None:
+def _walked(kernel: Kernel, problem: Problem, seconds: float = _SECONDS) -> str | None:
     """What the first and the last of its blocks (or clusters) do wrong that walk some of the tiles, '' if nothing; None where they cannot
-    be run alone, or not in time."""
+    be run alone, or not within these seconds."""
     shape = geometry(kernel)
     across, _ = shape.tiles(problem.m, problem.n)
     few = replace(shape, multiprocessors=few_multiprocessors(shape, problem, CHECKED_WALK))
     last = few.grid(problem.m, problem.n, 1)[0] // shape.cluster[0] - 1
     sample = SampledProblem.of(problem, [(0, 0), (last % across, last // across)])
     try:
-        _, wrong, missing = run_sample(kernel, sample, _SECONDS, walked=CHECKED_WALK, findings=False)
-    except RunError as error:
-        return None if NEVER_ENDS in error.message else error.message
+        _, wrong, missing = run_sample(kernel, sample, seconds, walked=CHECKED_WALK, findings=False)
+    except RunError as error:  # without a finding it says nothing of the kernel: no room, no time
+        return error.message if error.findings and NEVER_ENDS not in error.message else None
     except CourseError:
         return None
     return wrong or missing
@@ -223,5 +223,5 @@ def _named(block: int, grid: tuple[int, int, int]) -> str:
     return f"({block % grid[0]}, {block // grid[0]})"
 
 
-_FEWER = "Products of fewer tiles are right: look at how a block goes on from one of its tiles to the next, and at where it ends."
+_FEWER = f"A product of {_FEW} tiles is right: look at how a block goes on from one of its tiles to the next, and at where that loop ends."
 _ONCE = "Blocks may take the tiles in any order, in which each tile is once: look at how a block finds its tile, where there are many."

@@ -60,14 +60,17 @@ def _stop(m: Machine, site: Site, what: str, address: int, width: int, array, ad
 
 def by_chance(program: Program) -> str:
     """What there is to say of the first access that is wider than the alignment of the `__shared__` array that it names, as a sentence;
-    else "". Of an array alone nobody asks: the hardware aligns the beginning of a block's memory."""
+    else "". Of an array alone nobody asks: the hardware aligns the beginning of a block's memory, and dynamic memory lies behind."""
+    if sum(nbytes > 0 for _, _, nbytes in program.shared) < 2:
+        return ""
     for index, (start, _) in bounds_of(program).items():
         site, promised = program.sites[index], program.aligned[start]
-        if site.width > promised:
+        if site.width > promised and start % site.width == 0:
             name = next(plain_name(symbol) for symbol, at, _ in program.shared if at == start)
+            who = "The kernel" if site.line is None else f"Line {site.line}"
             return (
-                f"Line {site.line} accesses {site.width} bytes of {name} at once, for which the compiler promises a multiple of {promised} "
-                f"only: where {name} lies depends on the arrays beside it, and here it happens to fit. Declare {name} with "
+                f"{who} accesses {site.width} bytes of {name} at once, but the compiler only promises that {name} begins at a multiple of "
+                f"{promised}: where it lies depends on the arrays beside it, and here it happens to fit. Declare {name} with "
                 f"__align__({site.width})."
             )
     return ""
