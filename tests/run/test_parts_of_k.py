@@ -30,7 +30,7 @@ def first_told(source: str) -> str:
     [
         ((LOOP, "for (int k = 0; k < K / 8 * 8; k++)"), "nothing from k = 32 on where K is 33, from k = 24 on where K is 31 and from k = 16 on where K is 19. These are whole steps of 8 alone: take a last step for what is left of K"),
         ((LOOP, "const int steps = K / 16;\n for (int k = 0; k < 16 * steps; k++)"), "These are whole steps of 16 alone: take a last step for what is left of K, with 0 for what lies beyond K. Look at where the loop over K ends: line 8, “const int steps = K / 16;”"),
-        ((LOOP, "for (int k = 0; k < min(K, 48); k++)"), "It adds nothing from k = 48 on where K is "),
+        ((LOOP, "for (int k = 0; k < min(K, 48); k++)"), "It adds nothing from k = 48 on where K is 51, 64, 320 or 4,375. Look at where the loop over K ends: line 8"),
         ((LOOP, "for (int k = 0; k < min(K, 4096); k++)"), "nothing from k = 4,096 on where K is 4,"),
         ((LOOP, "for (int k = 0; k < K % 65536; k++)"), "It adds nothing from k = "),
         ((LOOP, "for (int k = 0; k < K - 1; k++)"), "nothing from k = 32 on where K is 33, from k = 30 on where K is 31 and from k = 18 on where K is 19. Look at where the loop over K ends: line 8"),

@@ -266,9 +266,9 @@ class Program:
         named = any(op.effect is Effect.BARRIER and not op.rendezvous and not op.whole_block for op in self.ops)
         return named or any(site.op is AccessKind.BARRIER_INIT for site in self.sites)
 
-    def image_with(self, values: Iterable[tuple[str, bytes]], image: Image | None = None) -> Image:
-        """The image, or this one, with other values at the beginnings of these variables in device memory, by their names in the PTX."""
-        data, addresses = bytearray((image or self.image).data), (image or self.image).addresses
+    def image_with(self, values: Iterable[tuple[str, bytes]], image: Image) -> Image:
+        """This image with other values at the beginnings of these variables in device memory, by their names in the PTX."""
+        data, addresses = bytearray(image.data), image.addresses
         places = {name: address - DEVICE_BASE for name, address, _, _ in self.device}
         for name, value in values:
             start = places[name]
