@@ -116,18 +116,21 @@ def _float_sources(low, instruction, kind, first=1):
     return values
 
 
-def _unless_nan_beside(low, value: Value, neutral: str, other: Value) -> Value:
-    """`neutral` where `other` is a NaN: of float64 operands that are NaNs the last one is the result, whatever the processor does."""
+_ANY_NUMBER = "2.0"  # a sum or product of it and a NaN is the NaN, quiet. LLVM leaves out x * 1 and x + 0 and keeps the NaN as it was.
+
+
+def _unless_nan_beside(low, value: Value, other: Value) -> Value:
+    """A number where `other` is a NaN: of float64 operands that are NaNs the last one is the result, whatever the processor does."""
 
     def text(t, x, y):
         nan = low.new(f"fcmp uno {t('double')} {y}, {y}")
-        return f"select {t('i1')} {nan}, {t('double')} {_number(t('double'), neutral)}, {t('double')} {x}"
+        return f"select {t('i1')} {nan}, {t('double')} {_any_number(t('double'))}, {t('double')} {x}"
 
     return low.apply("double", [value, other], text)
 
 
-def _number(type_: str, number: str) -> str:
-    return f"splat (double {number})" if type_.startswith("<") else number
+def _any_number(type_: str) -> str:
+    return f"splat (double {_ANY_NUMBER})" if type_.startswith("<") else _ANY_NUMBER
 
 
 def _quieted(low, value: Value, result: Value) -> Value:
@@ -135,7 +138,7 @@ def _quieted(low, value: Value, result: Value) -> Value:
 
     def text(t, x, r):
         nan = low.new(f"fcmp uno {t('double')} {x}, {x}")
-        quiet = low.new(f"fadd {t('double')} {x}, {_number(t('double'), '0.0')}")
+        quiet = low.new(f"fadd {t('double')} {x}, {_any_number(t('double'))}")
         return f"select {t('i1')} {nan}, {t('double')} {quiet}, {t('double')} {r}"
 
     return low.apply("double", [value, result], text)
@@ -151,7 +154,7 @@ def _add(low, i):
         return
     a, b = _float_sources(low, i, kind)
     if kind == "f64":
-        a = _unless_nan_beside(low, a, "0.0", b)
+        a = _unless_nan_beside(low, a, b)
     result = low.apply(a.type, [a, b], lambda t, x, y: f"f{i.name} {t(a.type)} {x}, {y}")
     low.put(i.operands[0], _float_result(low, i, result))
 
@@ -185,7 +188,7 @@ def _mul(low, i):
         allow(i, FLOATS, "rn ftz")
         a, b = _float_sources(low, i, kind)
         if kind == "f64":
-            a = _unless_nan_beside(low, a, "1.0", b)
+            a = _unless_nan_beside(low, a, b)
         result = low.apply(a.type, [a, b], lambda t, x, y: f"fmul {t(a.type)} {x}, {y}")
         low.put(i.operands[0], _float_result(low, i, result))
         return
@@ -202,7 +205,7 @@ def _mad(low, i):
         values = _float_sources(low, i, kind)
         if kind == "f64":
             a, b, c = values
-            values = [_unless_nan_beside(low, _unless_nan_beside(low, a, "1.0", b), "1.0", c), _unless_nan_beside(low, b, "1.0", c), c]
+            values = [_unless_nan_beside(low, _unless_nan_beside(low, a, b), c), _unless_nan_beside(low, b, c), c]
         low.put(i.operands[0], _float_result(low, i, low.intrinsic("fma", values[0].type, values)))
         return
     allow(i, INTEGERS, "lo hi wide")
@@ -289,7 +292,7 @@ def _quieted_both(low, a: Value, b: Value, result: Value) -> Value:
     def text(t, x, y, r):
         one, other = (low.new(f"fcmp uno {t('double')} {v}, {v}") for v in (x, y))
         nans = low.new(f"and {t('i1')} {one}, {other}")
-        quiet = low.new(f"fadd {t('double')} {y}, {_number(t('double'), '0.0')}")
+        quiet = low.new(f"fadd {t('double')} {y}, {_any_number(t('double'))}")
         return f"select {t('i1')} {nans}, {t('double')} {quiet}, {t('double')} {r}"
 
     return low.apply("double", [a, b, result], text)

@@ -63,3 +63,20 @@ def test_doubles_that_the_compiler_knows_give_the_bits_of_those_that_it_does_not
         simulate(compile_source(source, "k"), (1, 1, 1), (32, 1, 1), [np.resize([1.5, np.nan, -np.inf], 32), out], engine=engine)
         found.append(out.view(np.uint64).tolist())
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+@pytest.mark.parametrize(
+    "expression", ["x + y", "y + x", "x - y", "x * y", "y * x", "fma(x, x, y)", "fma(x, y, x)", "fma(y, x, x)", "fma(y, y, x)"]
+)
+def test_a_signalling_nan_among_doubles_becomes_quiet_and_keeps_its_other_bits(engine, expression):
+    """On a processor with AVX-512, LLVM takes a NaN itself for the sum or product of it and a neutral element."""
+    source = (
+        'extern "C" __global__ void k(const double* X, const double* Y, double* O) '
+        f"{{ int i = threadIdx.x; double x = X[i], y = Y[i]; O[i] = {expression}; }}"
+    )
+    out = np.zeros(32)
+    nans = np.resize(np.array([0x7FF78D64390EFA41, 0xFFF78D64390EFA41, 0x7FF0000000000001, 0xFFFFFFFFFFFFFFFF], np.uint64), 32)
+    program = compile_source(source, "k", options=["-fmad=false"])
+    simulate(program, (1, 1, 1), (32, 1, 1), [np.linspace(1, 5, 32), nans.view(np.float64), out], engine=engine)
+    assert np.array_equal(out.view(np.uint64), nans | np.uint64(1 << 51))
