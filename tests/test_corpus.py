@@ -15,6 +15,7 @@ def records():
     return corpus.dump("kernels/01_naive/[ac][lo]*") | corpus.dump("bugs/bounds/c*")
 
 
+@pytest.mark.slow
 def test_a_dump_holds_what_was_asked_for(records):
     engines = records["kernels/01_naive/counted"]
     for name, item in engines.items():

@@ -68,6 +68,7 @@ def undecoded(path) -> set[int]:
     return {line for line, words in said if words & {"text", "universal_newlines"} and "encoding" not in words}
 
 
+@pytest.mark.slow
 def test_what_programs_say_is_read_in_an_encoding_that_is_stated():
     assert [f"{path.name}:{line}" for path in (ROOT / "helpers").rglob("*.py") for line in undecoded(path)] == []
 

@@ -150,7 +150,7 @@ def test(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("pytest") is None:
         return subprocess.run([*_with_test_packages(), *args.rest], cwd=ROOT, check=False).returncode
     workers = ["--numprocesses", str(min(2, processors.available()))]
-    whole = {(): [*workers, "--cases", "next/12"], ("--all",): workers}
+    whole = {(): [*workers, "--cases", "next/20"], ("--all",): workers}
     command = [sys.executable, "-m", "pytest", *whole.get(tuple(args.rest), args.rest)]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 

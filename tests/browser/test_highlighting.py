@@ -127,6 +127,7 @@ def test_the_dark_theme_has_colours_of_its_own(notebook):
     assert light != dark
 
 
+@pytest.mark.slow
 def test_a_cuda_file_in_the_editor_is_cuda(page, lab):
     (lab.root / "plain.cu").write_text("__global__ void plain() {}\n")
     page.goto(f"{lab.url}/lab/tree/plain.cu?reset&token={lab.token}")

@@ -58,6 +58,7 @@ def test_the_reader_s_page_is_what_course_lab_opens(page, lab):
     page.get_by_role("link", name=f"00 · {STEPS[0].title}").first.wait_for()
 
 
+@pytest.mark.slow
 def test_no_question_greets_the_reader(open_notebook):
     notebook = open_notebook(STEPS[0].notebook_path.name)
     notebook.page.wait_for_timeout(1500)  # announcements are asked for once JupyterLab is restored

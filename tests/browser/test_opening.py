@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from helpers.course.steps import STEPS
 from helpers.front.opening import PAGE
 
 
+@pytest.mark.slow
 def test_the_page_shows_where_the_reader_stands_and_leads_to_the_lessons(open_notebook, chromium_path):
     notebook = open_notebook(PAGE)
     cell = notebook.cell("standing()")

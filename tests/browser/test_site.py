@@ -11,6 +11,8 @@ import pytest
 from helpers.front.site.build import build
 from tests.browser.conftest import Complaints
 
+pytestmark = pytest.mark.slow  # all of them: the site that they look at takes longer to make than each of them
+
 LESSONS = ("00", "01")
 PAGES = ("index", "00_start_here", "01_naive", "glossary", "cheatsheet", "ladder", "validation")
 PAGES += ("index.zh", "00_start_here.zh", "01_naive.zh")
@@ -47,7 +49,6 @@ def axe() -> str:
     return files.locate_file("axe_playwright_python/axe.min.js").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width, theme", [(390, "dark"), (1280, "light")])
 def test_every_page_can_be_read_by_all(page, site, width, theme):
     page.set_viewport_size({"width": width, "height": 844})

@@ -1,8 +1,11 @@
 """Terms of the glossary in a lesson: their tooltips, and the way to their page."""
 
+import pytest
+
 from helpers.course.glossary import PAGE, glossary
 
 
+@pytest.mark.slow
 def test_a_term_says_what_it_means_and_leads_to_its_page(open_notebook):
     notebook = open_notebook("06_bank_conflicts.ipynb")
     (term,) = glossary("wavefront").terms

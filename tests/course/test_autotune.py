@@ -148,6 +148,7 @@ def test_the_first_of_the_ranking_has_the_best_score_and_the_bound_spares_the_re
     assert all(score < found.best.score for score in everything.values())  # it refused nothing that would have won
 
 
+@pytest.mark.slow
 def test_another_size_is_ranked_with_the_same_code(file):
     found = found_for({"TM": (2, 8), "TN": (2, 8), "THREADS": (64, 256)}, file, size=4096)
     small = found.at(256)

@@ -173,6 +173,7 @@ def test_a_name_cannot_draw_over_the_table(tmp_path):
     assert "<b>E" not in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_predictions_are_made_again_from_the_source(tmp_path):
     naive = get("naive").kernel_path.read_text(encoding="utf-8")
     time = reference("naive").profile(256, GPU).as_predicted().milliseconds

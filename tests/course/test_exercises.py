@@ -197,6 +197,7 @@ def test_a_solved_exercise_is_remembered(tmp_path):
     assert len(Store(tmp_path).answers(step=0)) == 1
 
 
+@pytest.mark.slow
 def test_on_a_gpu_a_right_answer_is_timed_in_turn_with_the_solution(tmp_path, monkeypatch):
     """With a GPU that is only pretended, and times that are made up: what is told, and that it decides nothing."""
     item = exercise("flat_block")
@@ -403,6 +404,7 @@ def test_half_a_warp_that_loads_is_said_to_count_in_full():
     assert failed[0].endswith("An access that part of a warp executes counts in full: here 16 of 32 threads on average.")
 
 
+@pytest.mark.slow
 def test_who_is_to_diagnose_is_not_told_the_cause():
     """Which shapes are wrong, by how much, and who stored it: the rest is what the exercise asks."""
     starter = helpers.compile(exercise("half_sums").starter, entry="half_sums")

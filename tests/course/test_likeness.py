@@ -69,6 +69,7 @@ def test_a_right_kernel_from_elsewhere_does_not_solve(slug, of, said):
     assert said in str(report) and "not yet" in report.headline
 
 
+@pytest.mark.slow
 def test_a_kernel_from_elsewhere_has_no_points():
     mark = quick_grader().mark("second_barrier", SubmittedCell(cell_text(exercise("second_barrier"), reference("shared_tile").source)))
     assert mark.points == 0 and "lesson 03's own kernel" in str(mark)
@@ -91,6 +92,7 @@ def test_what_another_exercise_s_starter_shows_may_be_written():
     assert foreign(other, exercise("half_each").solution, "half_each")
 
 
+@pytest.mark.slow
 def test_a_written_kernel_that_changes_what_was_given_is_another_exercise_s():
     """Of all solutions only one is the starter of another exercise with nothing but its gap filled."""
     written = [item for item in KERNELS if item.kind == "write"]

@@ -29,6 +29,7 @@ def test_a_constant_that_is_not_set_in_one_place_is_refused(name):
         variant(SOURCE, **{name: 3})
 
 
+@pytest.mark.slow
 def test_shared_loads_fall_and_rise_as_published(found):
     # 1D coarsening of 16 x 16 tiles on an RTX 3090: 83.89, 25.17, 41.94 M shared loads; occupancy 100, 33.33 % at 1 and 8
     ratios = [item.shared_loads / found.settings[0].shared_loads for item in found.settings]

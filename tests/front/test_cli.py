@@ -103,7 +103,7 @@ def test_the_whole_suite_runs_on_workers(monkeypatch):
     assert cli.main(["test"]) == 3
     assert cli.main(["test", "--all"]) == 3
     workers = ["--numprocesses", str(min(2, processors.available()))]
-    assert [command[3:] for command in called] == [[*workers, "--cases", "next/12"], workers]
+    assert [command[3:] for command in called] == [[*workers, "--cases", "next/20"], workers]
 
 
 def test_an_environment_for_readers_gets_what_the_tests_need(monkeypatch):

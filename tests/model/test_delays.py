@@ -54,6 +54,7 @@ def test_no_kernel_of_the_course_waits_for_time():
             assert not delays(kernel.compile(step.kernel_source(), entry=step.entry, arch=step.target()).compiled), step.slug
 
 
+@pytest.mark.slow
 def test_a_kernel_that_feeds_tensor_cores_is_told_too():
     step = steps.get("warp_specialized")
     source = step.kernel_source().replace("wgmma_commit();\n                if", "wgmma_commit(); __nanosleep(2000);\n                if")

@@ -124,6 +124,7 @@ def test_who_walks_all_tiles_is_right(slug):
     assert tile_order.unwalked(reference(slug), 1) is None
 
 
+@pytest.mark.slow
 def test_who_shares_few_tiles_in_another_way_is_not_blamed():
     """Half of the tiles are nobody's: it is wrong for few tiles too, which other shapes say, and nothing is said of many."""
     kernel = walking("fp8", TILES, "tile < rows * columns; tile += 2 * gridDim.x")

@@ -319,6 +319,7 @@ def test_counters_of_a_large_product_are_those_of_the_whole():
     assert sampled.sampled and all(whole.counters[name] == value for name, value in sampled.counters.items())
 
 
+@pytest.mark.slow
 def test_the_time_of_a_kernel_by_columns_is_predicted():
     run = gemm.count(helpers.compile(column_kernels.wgmma(), arch="sm_90a", transb=True), Problem(1024, 1024, 1024, dtype="bfloat16"))
     rows = gemm.count(lesson.reference(16), Problem(1024, 1024, 1024, dtype="bfloat16"))

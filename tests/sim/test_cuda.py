@@ -145,6 +145,7 @@ def test_half_atomics():
     assert (b2.astype(np.uint32) << 16).view(np.float32).tolist() == [64, 32]
 
 
+@pytest.mark.slow
 def test_lock_and_flag_between_blocks():
     source = """
     extern "C" __global__ void f(int* lock, volatile int* value, volatile int* flag, int* out) {

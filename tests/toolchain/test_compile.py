@@ -117,6 +117,7 @@ def test_architectures(arch):
     assert compiled.parameters[2].name == "n"
 
 
+@pytest.mark.slow
 def test_standard_headers_that_public_kernels_include():
     source = """#include <cuda_runtime.h>
 #include <cuda_fp16.h>
@@ -152,6 +153,7 @@ def test_cooperative_groups_are_read_without_a_library_that_changes_no_code():
     assert [op.opcode for op in load(made.ptx, made.symbol).ops] == [op.opcode for op in load(whole.ptx, whole.symbol).ops]
 
 
+@pytest.mark.slow
 def test_what_cooperative_groups_take_from_that_library_is_there_where_it_is_used():
     source = COOPERATIVE.replace("MORE", "__shared__ cuda::atomic<int> a; cg::inclusive_scan_update(warp, a, p[0], cg::plus<int>());")
     assert "atom" in compile_source(source).ptx

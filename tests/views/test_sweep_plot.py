@@ -24,6 +24,7 @@ def test_every_point_is_the_sweeps_own():
     assert "predicted speed of 2 settings" in ax.alt and "TM = 32: occupancy" in ax.alt
 
 
+@pytest.mark.slow
 def test_a_setting_that_failed_is_named_and_not_shown():
     source = get("thread_tile_1d").kernel_path.read_text(encoding="utf-8")
     ax = views.sweep(sweep(source, [{"TM": 16}, {"TM": 48}, {"TM": 32}], size=64))

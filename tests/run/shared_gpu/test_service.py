@@ -92,6 +92,7 @@ def test_a_launch_on_the_gpu_is_one_on_the_shared_gpu(learner, service):
     assert '"learner": "ada", "entry": "twice", "state": "done"' in (service[1] / "jobs.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_the_kernel_s_variables_go_along(learner, monkeypatch):
     scaled = kernel.compile("__constant__ float factor[3]; __global__ void scaled(float* x) { x[threadIdx.x] *= factor[threadIdx.x]; }")
     x = np.array([1, 2, 3], np.float32)

@@ -127,6 +127,7 @@ def test_a_very_large_launch_takes_blocks_for_one(monkeypatch):
     assert not findings(ONE) and findings("__syncthreads(); if (t == 0) ARRIVE(RELAXED, there(&full, other));")
 
 
+@pytest.mark.slow
 def test_a_stage_that_a_consumer_releases_to_its_own_producer_only():
     """Step 17 with one consumer that does not tell the other block's producer, whose count expects no more."""
     source = next((ROOT / "kernels").glob("17_*.cu")).read_text(encoding="utf-8")

@@ -382,6 +382,7 @@ def test_an_mbarrier_lies_in_shared_memory(what):
     assert finding.kind == "out-of-bounds" and finding.thread == (7, 0, 0)
 
 
+@pytest.mark.slow
 def test_what_an_mbarrier_cannot_count_is_told():
     for inside, sentence in (
         ('DO("mbarrier.init.shared.b64 [%0], %1;", ::"r"(at(&bar)), "r"(1 << 20));', "1048575 arrivals"),

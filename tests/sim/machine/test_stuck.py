@@ -86,6 +86,7 @@ def test_blocks_may_wait_for_those_of_lower_numbers(blocks, in_turn):
     assert not findings(SIGNAL.replace("WAIT", "if (b) while (!flag[b - 1]);"), blocks, in_turn)
 
 
+@pytest.mark.slow
 def test_downwards_the_blocks_of_lower_numbers_begin_last():
     assert not findings(SIGNAL.replace("WAIT", "if (b) while (!flag[0]);"), 140, "downwards")
 

@@ -510,6 +510,7 @@ def test_code_kept_on_disk_is_used(tmp_path, monkeypatch):
     assert both(compiled, (2, 2, 1), (32, 32, 1), args).counters == first.counters
 
 
+@pytest.mark.slow
 def test_good_code_gives_the_same_results():
     compiled = compile_source(CALIBRATION, "tile2d")
     program = load(compiled.ptx, compiled.symbol, compiled.filename)
