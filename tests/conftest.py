@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.run.ahead import PROCESSES
 from tests.cases import Part
 
 gc.set_threshold(10_000, 10, 10)  # as in a notebook (helpers.front.magics)
@@ -75,6 +76,18 @@ def _home(tmp_path_factory, make_home):
         del os.environ["GEMM_LADDER_HOME"]
     else:
         os.environ["GEMM_LADDER_HOME"] = before
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _processes():
+    """A check has the processor of its worker alone: the other one has work of its own."""
+    before = os.environ.get(PROCESSES)
+    os.environ[PROCESSES] = "1"
+    yield
+    if before is None:
+        del os.environ[PROCESSES]
+    else:
+        os.environ[PROCESSES] = before
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -29,9 +29,12 @@ from helpers.sim.load import load
 from helpers.sim.machine import cluster as clusters
 from helpers.sim.machine import printout
 from helpers.sim.machine.trace import TracedSite
+from helpers.sim.native import NOT_READY
+from helpers.toolchain.compiled import Compiled
 from helpers.toolchain.diagnostics import used_unset
 
 from . import likely_causes, narrow_integers, parts_of_k
+from .ahead import Ahead, AskedShape, RightShape
 from .check_report import Case, CheckReport
 from .check_shapes import (
     DEEP,
@@ -105,7 +108,8 @@ def check(
     say what; if the other shapes have findings, it is not tried before these are gone. whole: it is tried all the same.
     causes: say what may be why a product is wrong; False: who asks shall find that out, of what is wrong and the line that stored it.
     Where all of its own shapes are right, it is asked besides whether each of many tiles is one of a block's (`_unreached_tiles`), and a
-    remark says whether an index of 32 bits is too short for matrices of 2^32 elements (`_of_far_rows`).
+    remark says whether an index of 32 bits is too short for matrices of 2^32 elements (`_of_far_rows`). Other processes take a part of the
+    shapes that only the NumPy machine executes (see `ahead`).
     """
     need("check", kernel)
     if not (seed is None or (isinstance(seed, int) and seed >= 0)):
@@ -149,60 +153,66 @@ def check(
     beyond: _Beyond | None = None  # what blocks store beyond their tile: asked of those that run alone
     asked = kernel  # of which samples are
     wrong_here: dict[int, Callable[[Kernel], bool]] = {}  # of what is wrong in the machine, whether it is right with another kernel
-    while order and not (put_off and findings and order == [longest] and not results_alone):
-        index = order.pop(0)
-        problem = problems[index]
-        if index >= late and (engine != "native" or findings or any(case.message for case in cases.values())):
-            del problems[index:]  # they would take long, or say nothing new
-            order = [other for other in order if other < index]
-            continue
-        if seed is not None and beyond is None and isinstance(problem, SampledProblem):
-            beyond = _beyond_tile(kernel, seed)  # else blocks of a sample would not do what tile_shape says, and all of it would run
-            blocks_alone = [at for at, other in enumerate(problems) if isinstance(other, SampledProblem)]
-            asked_of_it = *drawn(beyond.kernel, seed), *at_last(beyond.kernel, seed)
-            others = [other for other in asked_of_it if isinstance(other, SampledProblem)]
-            if beyond.kernel is not kernel and len(others) == len(blocks_alone):
-                asked = beyond.kernel
-                for at, other in zip(blocks_alone, others, strict=True):
-                    problems[at] = other
-                problem = problems[index]
-        tell = functools.partial(_tell, progress, len(cases), len(problems))
-        tell()
-        start = time_limit.now()
-        by_chance = index >= len(fixed)
-        # A batch is of small products, and a narrow counter counts for ever what others count in a moment.
-        long = (by_chance or problem.k > _SMALL_K) and problem.batch == 1 and not counts_to_k(kernel.source)
-        explain = whole or not (index == longest or index >= late) or put_off
-        mine = asked if isinstance(problem, SampledProblem) else kernel
-        one = functools.partial(_check_one, mine, problem, "cpu", seconds if long else min(seconds, patience), tell, seconds, left)
-        alone = bool(results_alone or (findings and start - begun > _ENOUGH))
-        try:
-            case, found = one(explain=explain, collect=not alone)
-            results_alone += alone
-        except UnexplainedError:
-            put_off, longest = True, index
-            order.append(index)
-            continue
-        except SlowedError as error:
-            results_alone = 1  # of this one and of all that follow
-            case, found = one(collect=False)
-            found += error.findings
-        if index == longest:
-            engine = left.engine
-        if not by_chance:
-            patience = max(patience, _SLOWER * (time_limit.now() - start))
-        for finding in found:
-            findings.setdefault((finding.kind, finding.line, finding.other_line, finding.array), finding)
-        if case.message:
-            wrong_here[index] = functools.partial(_is_right, problem, min(seconds, patience))
-        told = case.message or _ENDLESS_BEHIND in case.remark
-        if not told and on != "cpu" and not isinstance(problem, ShiftedProblem):  # what goes to a GPU is not shifted there
-            if place(on, kernel) == "gpu":
-                case, _ = _check_one(kernel, problem, "gpu", seconds)
-                used = "gpu"
-        cases[index] = replace(case, drawn=by_chance)
-        if any(finding.kind == "endless" for finding in found):
-            break
+    with Ahead() as ahead:
+        while order and not (put_off and findings and order == [longest] and not results_alone):
+            index = order.pop(0)
+            problem = problems[index]
+            if index >= late and (engine != "native" or findings or any(case.message for case in cases.values())):
+                del problems[index:]  # they would take long, or say nothing new
+                order = [other for other in order if other < index]
+                continue
+            if seed is not None and beyond is None and isinstance(problem, SampledProblem):
+                beyond = _beyond_tile(kernel, seed)  # else blocks of a sample would not do what tile_shape says, and all of it would run
+                blocks_alone = [at for at, other in enumerate(problems) if isinstance(other, SampledProblem)]
+                asked_of_it = *drawn(beyond.kernel, seed), *at_last(beyond.kernel, seed)
+                others = [other for other in asked_of_it if isinstance(other, SampledProblem)]
+                if beyond.kernel is not kernel and len(others) == len(blocks_alone):
+                    asked = beyond.kernel
+                    for at, other in zip(blocks_alone, others, strict=True):
+                        problems[at] = other
+                    problem = problems[index]
+            tell = functools.partial(_tell, progress, len(cases) + ahead.ready, len(problems))
+            tell()
+            start = time_limit.now()
+            by_chance = index >= len(fixed)
+            may_take = _may_take(kernel, problem, by_chance, seconds, patience)
+            explain = whole or not (index == longest or index >= late) or put_off
+            mine = asked if isinstance(problem, SampledProblem) else kernel
+            one = functools.partial(_check_one, mine, problem, "cpu", may_take, tell, seconds, left)
+            alone = bool(results_alone or (findings and start - begun > _ENOUGH))
+            tried = None if alone or mine is not kernel else ahead.take(index, tell)
+            try:
+                case, found = (tried.case, []) if tried else one(explain=explain, collect=not alone)
+                results_alone += alone
+            except UnexplainedError:
+                put_off, longest = True, index
+                order.append(index)
+                continue
+            except SlowedError as error:
+                results_alone = 1  # of this one and of all that follow
+                case, found = one(collect=False)
+                found += error.findings
+            if index == longest:
+                engine = left.engine
+            if not by_chance:
+                patience = max(patience, _SLOWER * (tried.seconds if tried else time_limit.now() - start))
+            for finding in found:
+                findings.setdefault((finding.kind, finding.line, finding.other_line, finding.array), finding)
+            if case.message:
+                wrong_here[index] = functools.partial(_is_right, problem, min(seconds, patience))
+            told = case.message or _ENDLESS_BEHIND in case.remark
+            if not told and on != "cpu" and not isinstance(problem, ShiftedProblem):  # what goes to a GPU is not shifted there
+                if place(on, kernel) == "gpu":
+                    case, _ = _check_one(kernel, problem, "gpu", seconds)
+                    used = "gpu"
+            cases[index] = replace(case, drawn=by_chance)
+            if index == 0 and not (case.message or case.remark or found) and _can_be_shared(kernel, left):
+                shared = [0, *(at for at in order if at < late and at != longest)]
+                times = [_may_take(kernel, problems[at], at >= len(fixed), seconds, patience) for at in shared]
+                tried_here, *shapes = (AskedShape(at, problems[at], most, seconds) for at, most in zip(shared, times, strict=True))
+                ahead.begin(kernel.compiled, tried_here, shapes)
+            if any(finding.kind == "endless" for finding in found):
+                break
     if seed is not None and len(cases) == len(problems) and not any(case.message for case in cases.values()):
         far = _of_far_rows(kernel, seed)
         beyond = _beyond_tile(kernel, seed) if beyond is None else beyond
@@ -230,6 +240,34 @@ def check(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
         results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel), chance, far))),
     )  # fmt: skip
+
+
+def _may_take(kernel: Kernel, problem: Problem, by_chance: bool, seconds: float, patience: float) -> float:
+    """Seconds for one shape. A batch is of small products, and a narrow counter counts for ever what others count in a moment."""
+    long = (by_chance or problem.k > _SMALL_K) and problem.batch == 1 and not counts_to_k(kernel.source)
+    return seconds if long else min(seconds, patience)
+
+
+def _can_be_shared(kernel: Kernel, left: _Left) -> bool:
+    """May other processes run shapes of this kernel, which has run one? Native code has all processors itself; what a launch prints, or
+    leaves in variables for the next one, is not theirs."""
+    return left.engine == "numpy" and left.why != NOT_READY and left.variables is None and "vprintf" not in kernel.ptx
+
+
+def other_shapes() -> Callable[[tuple[Compiled, AskedShape]], RightShape | None]:
+    """What a process of `ahead` answers with: a shape that is right without a word, or None."""
+    return lambda asked: _right_shape(Kernel(asked[0]), asked[1])
+
+
+def _right_shape(kernel: Kernel, shape: AskedShape) -> RightShape | None:
+    start, left = time_limit.now(), _Left()
+    with given_back():
+        try:
+            case, found = _check_one(kernel, shape.problem, "cpu", shape.seconds, None, shape.at_most, left)
+        except CourseError:
+            return None
+    silent = not (case.message or case.remark or found or left.variables)
+    return RightShape(case, time_limit.now() - start) if silent else None
 
 
 def _unreadable(kernel: Kernel, problem: Problem) -> Case | None:
@@ -588,6 +626,7 @@ class _Left:
     problem: Problem | None = None
     variables: bytes | None = None
     engine: str = ""  # that executed the last one
+    why: str = ""  # it was not the native one
     turns: list[str] = field(default_factory=lambda: [DOWNWARDS, UPWARDS])
 
 
@@ -612,7 +651,7 @@ def _check_one(
     options: dict[str, Any] = {"multiprocessors": few, "seconds": seconds, "progress": progress, "explain": explain, "findings": collect}
     try:
         done = run(kernel, problem, on=on, arrays=first, counters=False, **options)
-        left.engine = done.outcome.engine if on == "cpu" else ""
+        left.engine, left.why = (done.outcome.engine, done.outcome.engine_reason) if on == "cpu" else ("", "")
         if text := _with_hints(compare(problem, before, first), done, on):
             if _is_of_one_product(kernel, problem, before, first):
                 return Case(problem, remark=f"{kernel.name} computes one product: {_ONLY_FIRST}"), done.findings if on == "cpu" else []

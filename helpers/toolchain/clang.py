@@ -23,11 +23,12 @@ from pathlib import Path
 
 import psutil
 
+from helpers.children import APART
 from helpers.errors import CompileError
 
 from . import widening
 from .headers import EMPTY, INCLUDE
-from .nvrtc import APART, MEMORY, SECONDS, Answer, Request
+from .nvrtc import MEMORY, SECONDS, Answer, Request
 
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 VERSION = (22, 1)  # of the LLVM that the pinned ziglang carries; part of a compilation's identity

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import pickle
-import queue
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 
-from helpers import processors
+from helpers import children, processors
 from helpers.errors import CompileError
 
 
@@ -51,8 +47,6 @@ class Answer:
 MEMORY = 4 << 30  # bytes that a compilation may use
 SECONDS = 180.0  # that a compilation may take
 MOST = 3  # compilers at a time: each takes 220 MB for the course's largest kernels, and a learner's server may have 2 GB
-APART = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # on Windows, what a session of its own is elsewhere
-_TOO_LARGE = 77  # the child's exit status when it ended itself for its memory
 
 
 def compile_program(request: Request) -> Answer:
@@ -87,7 +81,7 @@ def _why_it_died(status: int | None, seconds: float) -> str:
             f"The compiler had not ended after {SECONDS:g} seconds and was stopped. Look for a template that instantiates itself "
             "very often, or for large loops that are unrolled."
         )
-    if status == _TOO_LARGE:
+    if status == children.TOO_LARGE:
         return (
             f"The compiler wanted more than {MEMORY / 2**30:.3g} GB of memory and was stopped. Look for a template that instantiates "
             "itself very often, for large loops that are unrolled, or for a huge array with an initialiser."
@@ -98,18 +92,11 @@ def _why_it_died(status: int | None, seconds: float) -> str:
     )
 
 
-class Child:
+class Child(children.ChildProcess):
     """A process that compiles what it is asked, one program after the other."""
 
     def __init__(self):
-        root = Path(__file__).resolve().parents[2]
-        paths = [str(root), os.environ.get("PYTHONPATH", "")]
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(MEMORY)],  # -P: a queue.py in the reader's folder is not ours
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            start_new_session=True, creationflags=APART,  # Ctrl-C is for the notebook's kernel, which then decides
-        )  # fmt: skip
+        super().__init__(f"{__name__}:compiler", MEMORY)
 
     def compile(self, request: Request) -> Answer:
         """Raises as `compile_program`; the process has ended then."""
@@ -117,10 +104,7 @@ class Child:
         start = time.monotonic()
         timer.start()
         try:
-            requests, answers = self._pipes()
-            pickle.dump(request, requests)
-            requests.flush()
-            answer = pickle.load(answers)
+            answer: Answer = self.ask(request)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             raise CompileError(_why_it_died(self.stop(), time.monotonic() - start)) from None
         except BaseException:  # an interrupt, most likely: whatever the child is doing, nobody wants it any more
@@ -129,28 +113,6 @@ class Child:
         finally:
             timer.cancel()
         return answer
-
-    @property
-    def lives(self) -> bool:
-        return self.process.poll() is None
-
-    def stop(self) -> int | None:
-        """End the process; its exit status if it had ended by itself."""
-        status = None
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the pipe closes a moment before the process ends
-            status = self.process.wait(0.2)
-        self.process.kill()
-        for pipe in self._pipes():
-            with contextlib.suppress(OSError, ValueError):  # what was being written has nowhere to go
-                pipe.close()
-        self.process.wait()
-        return status
-
-    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Where requests go, and where answers come from."""
-        if self.process.stdin is None or self.process.stdout is None:
-            raise OSError("the child was started without pipes")
-        return self.process.stdin, self.process.stdout
 
 
 class _Pool:
@@ -215,6 +177,13 @@ atexit.register(stop)
 # ---------------------------------------------------------------------------------------------------------- the child
 
 
+def compiler() -> Callable[[Request], Answer]:
+    """What the child answers with."""
+    from cupy.cuda import nvrtc
+
+    return functools.partial(_compile, nvrtc)
+
+
 def _compile(nvrtc, request: Request) -> Answer:
     headers = tuple(text.encode() for text in request.headers.values()), tuple(name.encode() for name in request.headers)
     program = nvrtc.createProgram(request.source, request.filename, *headers)
@@ -239,46 +208,3 @@ def _compile(nvrtc, request: Request) -> Answer:
 
 def _text(data) -> str:
     return (data.decode() if isinstance(data, bytes) else data).rstrip("\0").replace("\0", "\n")
-
-
-def _serve() -> None:
-    """Answer requests until the other side closes the pipe, or is no more."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing else may write between the answers
-    threading.Thread(target=_watch, args=(os.getppid(), int(sys.argv[1])), daemon=True).start()
-    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
-    from cupy.cuda import nvrtc
-
-    while True:
-        pickle.dump(_compile(nvrtc, requests.get()), answers)
-        answers.flush()
-
-
-def _receive(requests: queue.SimpleQueue) -> None:
-    """Hand over what the parent asks; when it closes the pipe, whatever is being compiled, nobody wants it any more."""
-    while True:
-        try:
-            requests.put(pickle.load(sys.stdin.buffer))
-        except EOFError:
-            os._exit(0)
-
-
-def _watch(parent: int, memory: int) -> None:
-    """End this process when it grows too large, or when its parent died while another process held the pipe open."""
-    import psutil
-
-    process = psutil.Process()
-    while True:
-        time.sleep(0.05)
-        if process.memory_info().rss > memory:
-            os._exit(_TOO_LARGE)
-        if os.name == "posix" and os.getppid() != parent:
-            os._exit(0)
-
-
-if __name__ == "__main__":
-    # The classes that are pickled belong to the module's real name, not to __main__.
-    from .nvrtc import _serve as serve
-
-    serve()

@@ -27,6 +27,7 @@ LARGE = 2500  # instructions of a kernel that is made for the ways a launch can 
 MOST_VARIANTS = 4  # how many different ones, before it is made for all
 MOST_LAUNCHES = 256  # of a kernel whose fixed branches are remembered
 MOST_BLOCKS = 1 << 24
+NOT_READY = "it was done before native code was ready"  # why a launch that native code is made for did not run natively
 SHORT = 0.3  # seconds of compilation that are not worth running two engines for
 
 
@@ -55,7 +56,7 @@ def execute(launch, blocks, progress, alone, required: bool = False, long: bool 
         return "native", ""
     finally:
         compiling.cancel()
-    return "numpy", str(compiling.failure or "it was done before native code was ready")
+    return "numpy", str(compiling.failure or NOT_READY)
 
 
 def _attempt(launch, blocks, progress, at_once):
@@ -262,4 +263,4 @@ def _count(launch, totals) -> bool:
     return True
 
 
-__all__ = ["Declined", "Suspicious", "execute"]
+__all__ = ["NOT_READY", "Declined", "Suspicious", "execute"]

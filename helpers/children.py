@@ -1,0 +1,113 @@
+"""A process of its own for work that may crash, that nothing else could stop, or that is done beside this one's.
+
+It answers what it is asked, one thing after the other, and stays for the next one. It ends with its parent, however that ends, and when it
+has grown larger than it may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+APART = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # on Windows, what a session of its own is elsewhere
+TOO_LARGE = 77  # the exit status of a child that has ended itself for its memory
+
+
+class ChildProcess:
+    """A process that answers. maker: 'module:function' of a function without arguments, which the process calls once and which returns
+    the function that it calls with each request. memory: bytes that it may use. rest: seconds without a request after which it ends."""
+
+    def __init__(self, maker: str, memory: int, rest: float | None = None):
+        root = Path(__file__).resolve().parents[1]
+        paths = [str(root), os.environ.get("PYTHONPATH", "")]
+        self.process = subprocess.Popen(
+            # -P: a queue.py in the reader's folder is not ours
+            [sys.executable, "-P", "-m", __name__, maker, str(memory), str(rest or "")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            start_new_session=True, creationflags=APART,  # Ctrl-C is for the notebook's kernel, which then decides
+        )  # fmt: skip
+
+    def ask(self, request: Any) -> Any:
+        """Its answer. Raises EOFError, OSError, ValueError or pickle.UnpicklingError if the process ends meanwhile."""
+        requests, answers = self._pipes()
+        pickle.dump(request, requests)
+        requests.flush()
+        return pickle.load(answers)
+
+    @property
+    def lives(self) -> bool:
+        return self.process.poll() is None
+
+    def stop(self) -> int | None:
+        """End the process; its exit status if it had ended by itself."""
+        status = None
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the pipe closes a moment before the process ends
+            status = self.process.wait(0.2)
+        self.process.kill()
+        for pipe in self._pipes():
+            with contextlib.suppress(OSError, ValueError):  # what was being written has nowhere to go
+                pipe.close()
+        self.process.wait()
+        return status
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Where requests go, and where answers come from."""
+        if self.process.stdin is None or self.process.stdout is None:
+            raise OSError("the child was started without pipes")
+        return self.process.stdin, self.process.stdout
+
+
+# ---------------------------------------------------------------------------------------------------------- the child
+
+
+def _serve(maker: str, memory: int, rest: float | None) -> None:
+    """Answer requests until the other side closes the pipe, or is no more."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing else may write between the answers
+    threading.Thread(target=_watch, args=(os.getppid(), memory), daemon=True).start()
+    requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+    module, _, function = maker.partition(":")
+    answer: Callable[[Any], Any] = getattr(importlib.import_module(module), function)()
+    with contextlib.suppress(queue.Empty):
+        while True:
+            pickle.dump(answer(requests.get(timeout=rest)), answers)
+            answers.flush()
+    os._exit(0)  # whatever its threads are doing
+
+
+def _receive(requests: queue.SimpleQueue) -> None:
+    """Hand over what the parent asks; when it closes the pipe, whatever is being done, nobody wants it any more."""
+    while True:
+        try:
+            requests.put(pickle.load(sys.stdin.buffer))
+        except EOFError:
+            os._exit(0)
+
+
+def _watch(parent: int, memory: int) -> None:
+    """End this process when it grows too large, or when its parent died while another process held the pipe open."""
+    import psutil
+
+    process = psutil.Process()
+    while True:
+        time.sleep(0.05)
+        if process.memory_info().rss > memory:
+            os._exit(TOO_LARGE)
+        if os.name == "posix" and os.getppid() != parent:
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]) if sys.argv[3] else None)

@@ -1,0 +1,164 @@
+"""Shapes of a check that other processes have tried before their turn.
+
+The machine in NumPy uses one processor, and a check tries some fifty shapes. Others take them from the last one on, and are believed where
+one is right without a word. Any other shape is run here in its turn, so what a reader is told is the same with and without them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from helpers import processors
+from helpers.children import ChildProcess
+from helpers.toolchain.compiled import Compiled
+
+from .check_report import Case
+from .problem import Problem
+
+MAKER = "helpers.run.gemm:other_shapes"  # of what such a process answers with
+MOST = 2  # processes at the shapes of a check, this one among them
+MEMORY = 3 << 30  # bytes that one may use; those of lesson 17 use a twelfth of it
+REST = 120.0  # seconds without a check after which one ends
+PROCESSES = "GEMM_LADDER_PROCESSES"  # the environment variable with another number of them
+
+
+@dataclass(frozen=True)
+class AskedShape:
+    """One to be tried: its place in the order of the check, the problem, and what seconds `check` gives it."""
+
+    place: int
+    problem: Problem
+    seconds: float
+    at_most: float
+
+
+@dataclass(frozen=True)
+class RightShape:
+    """One that is right without a word, and how many seconds that took."""
+
+    case: Case
+    seconds: float
+
+
+def processes() -> int:
+    """How many a check may use, this one included."""
+    wanted = os.environ.get(PROCESSES, "")
+    return min(max(1, int(wanted)) if wanted.isdecimal() else MOST, processors.available())
+
+
+class Ahead:
+    """Other processes at work on shapes of one check, as long as the `with` block lasts."""
+
+    def __init__(self):
+        self._changed = threading.Condition()
+        self._left, self._begun, self._tried = list[AskedShape](), set[int](), dict[int, RightShape]()
+        self._ended, self._at_work = False, list[ChildProcess]()
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_error) -> None:
+        """Who is still at work is stopped: nobody wants the shape any more, which may take long."""
+        with self._changed:
+            self._ended, self._left, stopped = True, [], list(self._at_work)
+        for child in stopped:
+            child.process.kill()
+
+    def begin(self, compiled: Compiled, first: AskedShape, shapes: Sequence[AskedShape]) -> None:
+        """Have others try these shapes, which are in the order of the check, the last one first. first: one that has been tried here, and
+        with which they read the code, so that nobody has to wait for that."""
+        self._left = list(shapes)
+        for _ in range(min(processes() - 1, len(shapes))):
+            threading.Thread(target=self._work, args=(compiled, first), daemon=True).start()
+
+    def take(self, place: int, waiting: Callable[[], None]) -> RightShape | None:
+        """What another process says of a shape that it has begun; None where none has, and then none will, or where it is to be run
+        here. waiting: called again and again until it has been tried."""
+        with self._changed:
+            self._left = [shape for shape in self._left if shape.place != place]
+            while place in self._begun:
+                if not self._changed.wait(0.1):
+                    waiting()
+            return self._tried.pop(place, None)
+
+    @property
+    def ready(self) -> int:
+        """Shapes that have been tried and not been taken."""
+        with self._changed:
+            return len(self._tried)
+
+    def _work(self, compiled: Compiled, first: AskedShape) -> None:
+        try:
+            child = _at_rest.take()
+        except OSError:  # there can be no more processes
+            return
+        with self._changed:
+            self._at_work.append(child)
+            if self._ended:
+                child.process.kill()
+        try:
+            child.ask((compiled, first))
+            while (shape := self._next()) is not None:
+                self._try(child, compiled, shape)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):  # it has ended, and what it had begun is tried in its turn
+            child.stop()
+        with self._changed:
+            self._at_work.remove(child)
+        _at_rest.give_back(child)
+
+    def _try(self, child: ChildProcess, compiled: Compiled, shape: AskedShape) -> None:
+        tried: RightShape | None = None
+        try:
+            tried = child.ask((compiled, shape))
+        finally:
+            with self._changed:
+                self._begun.discard(shape.place)
+                if tried is not None:
+                    self._tried[shape.place] = tried
+                self._changed.notify_all()
+
+    def _next(self) -> AskedShape | None:
+        with self._changed:
+            if not self._left:
+                return None
+            shape = self._left.pop()
+            self._begun.add(shape.place)
+            return shape
+
+
+class _AtRest:
+    """Processes that wait for the next check: starting one takes a second."""
+
+    def __init__(self):
+        self._lock, self._children, self._owner = threading.Lock(), list[ChildProcess](), os.getpid()
+
+    def take(self) -> ChildProcess:
+        with self._lock:
+            if self._owner != os.getpid():  # a fork must not share the pipes
+                self._children, self._owner = [], os.getpid()
+            alive = [child for child in self._children if child.lives]
+            self._children = alive
+            return alive.pop() if alive else ChildProcess(MAKER, MEMORY, REST)
+
+    def give_back(self, child: ChildProcess) -> None:
+        with self._lock:
+            if child.lives and self._owner == os.getpid():
+                self._children.append(child)
+
+    def stop(self) -> None:
+        with self._lock:
+            stopped, self._children = ([] if self._owner != os.getpid() else self._children), []
+        for child in stopped:
+            with contextlib.suppress(OSError):
+                child.stop()
+
+
+_at_rest = _AtRest()
+stop = _at_rest.stop  # all that are at rest
+atexit.register(stop)
