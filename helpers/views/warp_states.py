@@ -120,7 +120,7 @@ def controls(run, gpu=None):
     return (Choice("gpu", "GPU", tuple((item.name, item.name) for item in hardware.gpus()), DEFAULT_GPU),)
 
 
-@picture("Warp states", controls=controls, size=(12, 5.6), margins=(3.4, 1.2, 0.6, 0.9), order=97)
+@picture("Warp states", controls=controls, size=(12, 5.6), margins=(3.8, 1.2, 0.6, 0.9), order=97)
 def warp_states(run, *, ax, gpu=DEFAULT_GPU):
     """Where the warps' cycles go: of the whole kernel, and of the lines that take most of them. Predicted from the machine code."""
     what, got = launched(run), predicted(run, gpu)
@@ -135,7 +135,7 @@ def warp_states(run, *, ax, gpu=DEFAULT_GPU):
     explain(ax, words, (-0.35, -0.13))
     issued = got.states.get(WORDS[WarpState.SELECTED], 0.0)
     waits = [word for word in got.states if word not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])]
-    title = f"A warp issues in {issued:.0%} of its cycles" + (f", and waits most in {waits[0]}" if waits else "")
+    title = f"A warp issues in {issued:.0%} of its cycles" + (f"; its largest stall is {waits[0]}" if waits else "")
     heading(ax, title, before=_BEFORE, detail=f"predicted for {got.gpu}, {what}")
     lined = "; ".join(f"line {line} takes {share:.0%}" for line, share in lines[:3])
     return f"{title}. Predicted for {got.gpu}. {', '.join(f'{word} {share:.0%}' for word, share in parts(got.states).items())}. {lined}."

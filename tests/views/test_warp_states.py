@@ -39,7 +39,7 @@ def test_every_bar_is_full_and_the_lines_are_named():
 def test_a_launch_in_its_own_signature_has_the_picture_too():
     run = recorded_launches.counted("summed", 1024)
     ax = views.warp_states(run)
-    assert "waits most in long scoreboard" in ax.alt and "line " in ax.alt
+    assert "its largest stall is long scoreboard" in ax.alt and "line " in ax.alt
     assert any("1,056 blocks of 256 threads" in text.get_text() for text in ax.texts)
 
 
