@@ -74,8 +74,8 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
     with a row, a column or a k less, for what these ways ask (of a kernel with tensor maps they ask nothing); two rows and
     two columns of tiles, the second ones cut, and such rows, with whole steps along K or not; of a kernel with block scales one whole block
     along K, and two; rows and columns of other magnitudes, of
-    types with room for them; alpha and beta `near_special_factors`; a batch, of a kernel that takes one; of a kernel whose slices share
-    a tile the `neighbours`; blocks of a
+    types with room for them; alpha and beta `near_special_factors`, and -1 beside each of 0, 1 and -1; a batch, of a kernel that takes
+    one; of a kernel whose slices share a tile the `neighbours`; blocks of a
     product with more rows than 16 bits number, and more rows of tiles than eight bits do, and of one with as many columns, of a kernel
     that does not number its tiles itself; a tile of a product with M = N = K; last
     two `SampledProblem`s of a large product that tiles divide, as profiles and ladders have it, and larger than what a kernel whose
@@ -173,6 +173,7 @@ def drawn(kernel: Kernel, seed: int) -> list[Problem]:
         *_of_whole_factors(kernel, seeds[1] + 1),
         *([scaled] if dtype in _WITH_ROOM else []),
         *near_special_factors(kernel, seeds[3] + 7),
+        *_with_minus_one(kernel, seeds[3] + 5),
         *([batch] if takes_batch(kernel) else []),
         *([near] if (near := neighbours(kernel, seeds[4] + 2)) else []),
         *many,
@@ -252,6 +253,18 @@ def near_special_factors(kernel: Kernel, seed: int) -> list[Problem]:
         tiny(m=m, n=n, k=5, alpha=factor(_NEXT_TO_0), beta=factor(_NEXT_TO_0), pad_c=1, seed=seed + 1),
         Problem(24, 4 * vector, few, alpha=1 + distance, beta=1 - distance, **types_of, seed=seed + 2),
         Problem(24, 4 * vector, few, alpha=distance - 1, beta=-1 - distance, **types_of, seed=seed + 2),
+    ]
+
+
+def _with_minus_one(kernel: Kernel, seed: int) -> list[Problem]:
+    """Products with an alpha or a beta of -1, beside each value of the other for which kernels have a way of their own; whole tiles and
+    parts of one by turns."""
+    (rows, columns), (dtype, out_dtype) = geometry(kernel).tile, types(kernel)
+    vector = VECTOR // element_type(dtype).bytes
+    parts = (23, 4 * vector, 2 * vector), (rows, columns * geometry(kernel).cluster[0], 2 * vector)
+    return [
+        Problem(*parts[(place + seed) % 2], alpha=alpha, beta=beta, dtype=dtype, out_dtype=out_dtype, seed=seed + place)
+        for place, (alpha, beta) in enumerate(((-1, 0), (-1, 1), (-1, -1), (1, -1), (0, -1)))
     ]
 
 

@@ -655,7 +655,9 @@ def _check_one(
         if text := _with_hints(compare(problem, before, first), done, on):
             if _is_of_one_product(kernel, problem, before, first):
                 return Case(problem, remark=f"{kernel.name} computes one product: {_ONLY_FIRST}"), done.findings if on == "cpu" else []
-            return Case(problem, text + (f" {_of_batches(problem)}" if problem.batch > 1 else "")), done.findings if on == "cpu" else []
+            return Case(
+                problem, text + (f" {_of_batches(kernel, problem)}" if problem.batch > 1 else "")
+            ), done.findings if on == "cpu" else []
         state = None if on == "gpu" else left.variables or done.outcome.globals_after
         if on == "gpu" or state is not None:
             in_turn = left.turns.pop() if on == "cpu" and left.turns else ""
@@ -756,12 +758,18 @@ def _ends_for_one_product(kernel: Kernel, problem: Problem, before) -> bool:
     return False
 
 
-def _of_batches(problem: Problem) -> str:
-    """Where the matrices of a batch lie, as a sentence."""
+def _of_batches(kernel: Kernel, problem: Problem) -> str:
+    """Where the matrices of a batch lie, in sentences."""
+    slices = geometry(kernel).depth or 1
+    of_slices = (
+        f" Here gridDim.z is {problem.batch * slices}: the slices of a product are {slices}, and no more."
+        if "gridDim.z" in kernel.source
+        else ""
+    )
     of_a, of_b = "K" if problem.transa else "M", "N" if problem.transb else "K"
     return (
         "(A kernel that states grid_depth computes batches: blockIdx.z / grid_depth is the number of a block's product, and the matrices "
-        f"of each product lie {of_a} * lda, {of_b} * ldb and M * ldc elements behind those of the one before.)"
+        f"of each product lie {of_a} * lda, {of_b} * ldb and M * ldc elements behind those of the one before.{of_slices})"
     )
 
 

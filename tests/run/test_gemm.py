@@ -1,7 +1,6 @@
 """The GEMM problem and its check: a right kernel passes, and each kind of wrong one is told what is wrong.
 
-Tests of: helpers.run.check_report, helpers.run.check_shapes, helpers.run.differences, helpers.run.own_products,
-helpers.run.product_runs
+Tests of: helpers.run.check_report, helpers.run.differences, helpers.run.own_products, helpers.run.product_runs
 """
 
 from __future__ import annotations
@@ -102,6 +101,13 @@ def test_of_a_sampled_tile_it_is_said_which_part_of_k_is_left_out():
     deep = SampledProblem(8, 16, 4160, places=((0, 0),))
     assert "adds nothing from k = 1,024 on where K is 4,160" in str(gemm.check(wrong, deep, on="cpu"))
     assert "adds nothing" not in str(gemm.check(wrong, replace(deep, m=16), on="cpu"))
+
+
+def test_who_takes_all_of_z_for_the_slices_of_one_product_is_told_what_z_is():
+    one = PLAIN.replace("int k = 0; k < K; k++", "int k = blockIdx.z; k < K; k += gridDim.z")
+    kernel = helpers.compile('extern "C" __device__ constexpr int grid_depth[] = {1};' + one)
+    batch = gemm.problem_for(kernel, 9, 11, 13, batch=3)
+    assert "Here gridDim.z is 3: the slices of a product are 1, and no more." in str(gemm.check(kernel, batch, on="cpu"))
 
 
 @pytest.mark.parametrize("condition, does", [
