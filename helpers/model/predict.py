@@ -482,6 +482,8 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     device = hardware.gpu(gpu)
     constants = fitted()
     need = demand(run)
+    if not occupancy(device, need.threads, need.registers, need.shared).blocks_per_sm and (why := run.kernel.refused_by(device.arch)):
+        raise CourseError(f"{why} The SIMT machine does (on='cpu').")  # perhaps for its instructions, which a smaller tile has as well
     total, terms, waves, fraction = cycles(need, device, constants)
     problem, parts = run.problem.get("problem"), chip(device, what_if)
     walked, why = estimate(run, device, what_if)

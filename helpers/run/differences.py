@@ -30,9 +30,9 @@ def compare(problem: Problem, before: Sequence[np.ndarray], after: Sequence[np.n
             text += _NAN_STAYS + (_IN_MAXIMUM if problem.fused else ", also where it is multiplied by 0.")
             text += f" So does a NaN {' or '.join(others)}." if others else ""
         if "yours nan" in text:
-            text += f"{NAN_MEANS}it was never written, is infinity less infinity, or was computed from an element outside the matrices" + (
-                "." if problem.beta else ", or from the old C, which beta = 0 must not read."
-            )
+            old = "" if problem.beta else ", or from the old C, which beta = 0 must not read"
+            text += f"{NAN_MEANS}it was never written, is infinity less infinity or times 0, "
+            text += f"or was computed from an element outside the matrices{old}."
         return text
     return inexact(problem, got, value, (left, right, before[2]))
 

@@ -73,7 +73,7 @@ from .tile_order import many_tiles, taken_twice, thin, tiles_apart, unreached, u
 
 _FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 PATIENCE = 8.0  # seconds that a small shape may always take
-_SMALL_K = 1024  # and up to this K it is small
+_SMALL_K, _SMALL = 1024, 1 << 17  # and up to this K, and so many operations where it was drawn, it is small
 _K_IN_TURN = 509  # K at most, where blocks run one after the other, which native code does not do
 _LADDER = 4096  # M = N = K of a product as ladders have it
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
@@ -244,7 +244,8 @@ def check(
 
 def _may_take(kernel: Kernel, problem: Problem, by_chance: bool, seconds: float, patience: float) -> float:
     """Seconds for one shape. A batch is of small products, and a narrow counter counts for ever what others count in a moment."""
-    long = (by_chance or problem.k > _SMALL_K) and problem.batch == 1 and not counts_to_k(kernel.source)
+    large = problem.k > _SMALL_K or (by_chance and problem.flops > _SMALL)
+    long = large and problem.batch == 1 and not counts_to_k(kernel.source)
     return seconds if long else min(seconds, patience)
 
 
@@ -329,7 +330,11 @@ def _of_far_rows(kernel: Kernel, seed: int) -> str:
 
 
 def _of_far(kernel: Kernel, tried: Sequence[tuple[str, Problem, Problem]]) -> str:
-    """The sentence of these (see `far_apart`)."""
+    """The sentence of these (see `far_apart`). None of a batch that is wrong, or that the kernel leaves out, wherever its matrices lie."""
+    for near in {near for _, near, _ in tried if near.batch > 1}:
+        case, _ = _check_one(kernel, near, "cpu", PATIENCE)
+        if case.message or case.remark:
+            return ""
     for name, near, far in tried:
         before = near.arrays()
         try:
@@ -539,6 +544,20 @@ def _by_columns(kernel: Kernel) -> str:
     return likely_causes.by_columns(a, b, arrays[2][:, :extent].astype(np.float64), problem.alpha, bias, problem.turned)
 
 
+def _of_maximum(kernel: Kernel, problem: Problem) -> str:
+    """What `likely_causes.of_maximum` says of a kernel for which this problem is wrong: of it, or of one with more elements."""
+    few = problem.m * problem.n < _TELLING
+    problem = fitted(kernel, problem_for(kernel, 17, 23, 19, seed=problem.seed)) if few else problem
+    arrays = problem.arrays()
+    before = tuple(array.copy() for array in arrays)
+    one = few_multiprocessors(geometry(kernel), problem, CHECKED_WALK)
+    run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=one, counters=False, findings=False, seconds=PATIENCE)
+    return likely_causes.of_maximum(problem, before, arrays[2])
+
+
+_TELLING = 64  # elements of C, of which half are below 0
+
+
 def _left_of_tile(kernel: Kernel) -> str:
     """What of a whole tile of C no thread stores to, if that is whole rows or columns, as a sentence with a space before it; else ""."""
     rows, columns = geometry(kernel).tile
@@ -576,7 +595,7 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
     if found is not None and found[0] == 2:
         if (narrow := likely_causes.rounding(kernel)) and likely_causes.wrong_by_little(problem, before, arrays, narrow.bits):
             bits = f" {narrow.said}"
-        bits = bits or likely_causes.without_maximum(problem, before, arrays[2])
+        bits = bits or (_of_maximum(kernel, problem) if problem.fused else "")
         padding = likely_causes.of_padding(kernel, problem, trace, arrays[2], functools.partial(_without_padding, kernel, problem, before))
     if found is None or trace.truncated:
         return _Again(bits=bits, padding=padding)

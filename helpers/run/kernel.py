@@ -160,6 +160,7 @@ class Run:
 
 _OF_CELLS = ("check", "climb", "gemm", "history", "occupancy", "profile", "restore", "show")  # what a lesson's kernel has besides
 _INNER = ("checked", "checked_at", "for_arch", "refused_by")  # of arguments and images, for this folder: nobody is told of them
+_ONE, _LARGEST = 0x3F800000, 0x4F000000  # the bits of 1.0f and 2^31 as a float
 _ALIKE = 0.7  # names, so that one is meant by the other
 
 
@@ -445,7 +446,9 @@ class Kernel:
         threads = block[0] * block[1] * block[2]
         if threads > 1024:
             shape = " × ".join(str(n) for n in block)
-            raise LaunchError(f"A block of {shape} = {threads} threads is too large: the limit is 1024 threads per block.")
+            of_floats = any(_ONE <= n < _LARGEST for n in block)
+            why = " These are the bits of floats: declare the array as int." if of_floats else ""
+            raise LaunchError(f"A block of {shape} = {threads} threads is too large: the limit is 1024 threads per block.{why}")
         for axis, size, limit in zip("xyz", block, (1024, 1024, 64), strict=False):
             if size > limit:
                 raise LaunchError(f"block.{axis} = {size} is too large: the limit is {limit}.")

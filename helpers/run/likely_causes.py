@@ -109,22 +109,32 @@ def left_of_tile(stored: np.ndarray) -> str:
     return f"{begin} never store to {' and '.join(gaps)}: look at how they find the row and the column of what they store."
 
 
-def without_maximum(problem: Problem, before: Sequence[np.ndarray], c: np.ndarray) -> str:
-    """What is to be said of C where a kernel adds its bias and nothing becomes 0 that is less, as a sentence with a space before it; else
-    "". before: A, B and C as they were."""
+def of_maximum(problem: Problem, before: Sequence[np.ndarray], c: np.ndarray) -> str:
+    """What is to be said of C where a kernel adds its bias and nothing becomes 0 that is less, or what was less before the bias, as a
+    sentence with a space before it; else "". Two results tell that apart which are less than 0, with the bias or without. before: A, B and
+    C as they were."""
     if not problem.fused:
         return ""
     value, _ = replace(problem, fused=False).expected(*before)
     _, bound = problem.expected(*before)
+    bias, got = problem.bias().astype(np.float64), c[:, : problem.n].astype(np.float64)
     with np.errstate(invalid="ignore"):  # infinity less infinity
-        value += problem.bias().astype(np.float64)
-        held = np.abs(c[:, : problem.n].astype(np.float64) - value) <= bound
-    if not held.all():
-        return ""
-    return (
-        " It adds the bias and leaves out the ReLU: a kernel that takes a bias is held to max(0, alpha · A · B + beta · C + bias). Let "
-        "what is less become 0, or launch the kernel yourself with .launch(grid, block, args)."
-    )
+        early = np.maximum(value, 0) + bias
+        value += bias
+        less = (value < -bound).sum()
+        left_out, too_early = ((np.abs(got - wrong) <= bound).all() for wrong in (value, early))
+        apart = (np.abs(early - value) > bound).any() and (np.abs(early - np.maximum(value, 0)) > bound).any()
+    if left_out and less > 1 and (apart or not too_early):
+        return (
+            " It adds the bias and leaves out the ReLU: a kernel that takes a bias is held to max(0, alpha · A · B + beta · C + bias). Let "
+            "what is less become 0, or launch the kernel yourself with .launch(grid, block, args)."
+        )
+    if too_early and apart:
+        return (
+            " It adds the bias to what the ReLU has left: max(0, alpha · A · B + beta · C) + bias. The bias comes first: "
+            "max(0, alpha · A · B + beta · C + bias)."
+        )
+    return ""
 
 
 def _ranges(numbers: np.ndarray) -> str:

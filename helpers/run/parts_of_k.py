@@ -131,6 +131,10 @@ def _at_the_beginning(cuts: Mapping[int, int], source: str) -> str:
     """Of each K, before which k nothing is added."""
     if len(cuts) > 1 and all(cut == k - 1 for k, cut in cuts.items()):
         return f" C has the product of the last k alone. {_ADDED}"
+    step = math.gcd(*cuts.values())
+    if step > 1 and all(cut == (k - 1) // step * step for k, cut in cuts.items()):
+        last = f"That leaves the last step of {step} k alone. " if len(cuts) > 1 else ""
+        return f" It adds nothing {_listed(cuts, 'before k = {}')}. {last}{_ADDED}"
     return f" It adds nothing {_listed(cuts, 'before k = {}')}.{_where(source, 'begins', (_LOOP,))}"
 
 

@@ -46,6 +46,14 @@ def test_an_index_of_32_bits_is_told(slug, edit, said):
     assert re.search(said, gemm._of_far_rows(of_step(slug, edit), 1))
 
 
+def test_a_kernel_that_computes_no_batch_is_told_nothing_of_a_second_product():
+    source = steps.get("coalesced").kernel_source() + '\nextern "C" __device__ constexpr int grid_depth[] = {4};'
+    source = source.replace("const size_t row", "if (blockIdx.z) return;\n    const size_t row")
+    kernel = helpers.compile(source, entry="coalesced")
+    assert gemm._of_far_rows(kernel, 1) == ""
+    assert "computes one product" in str(gemm.check(kernel, on="cpu", seed=1))
+
+
 def test_a_check_remarks_it_and_takes_the_kernel():
     report = gemm.check(of_step("coalesced", ("size_t row =", "int row ="), ("size_t col", "int col")), on="cpu", seed=1)
     assert report.passed and re.search(

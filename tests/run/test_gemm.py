@@ -103,6 +103,11 @@ def test_of_a_sampled_tile_it_is_said_which_part_of_k_is_left_out():
     assert "adds nothing" not in str(gemm.check(wrong, replace(deep, m=16), on="cpu"))
 
 
+def test_a_small_shape_has_the_time_of_small_ones_though_it_was_drawn(plain):
+    small, large = (gemm.problem_for(plain, *extents) for extents in ((17, 23, 19), (3, 2321, 32)))
+    assert [gemm._may_take(plain, problem, True, 60.0, 8.0) for problem in (small, large)] == [8.0, 60.0]
+
+
 def test_who_takes_all_of_z_for_the_slices_of_one_product_is_told_what_z_is():
     one = PLAIN.replace("int k = 0; k < K; k++", "int k = blockIdx.z; k < K; k += gridDim.z")
     kernel = helpers.compile('extern "C" __device__ constexpr int grid_depth[] = {1};' + one)

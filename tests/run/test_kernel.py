@@ -60,6 +60,7 @@ def test_a_negative_int_arrives_as_it_is(scale):
     ("grid", "block", "message"),
     [
         (1, 1025, "1025 threads is too large"),
+        (1, (0x41800000, 0x41800000, 0x3F800000), "These are the bits of floats: declare the array as int."),
         (1, (32, 33), "32 × 33 × 1 = 1056"),
         (1, (1, 1, 65), "block.z = 65"),
         ((1, 65536), 32, "grid.y = 65536"),

@@ -237,6 +237,32 @@ def test_a_bias_without_relu_is_told_what_c_is_held_to():
     assert "elements of C are wrong" in said and "leaves out" not in said
 
 
+FUSED = """
+extern "C" __device__ constexpr int block_shape[] = {16, 16, 1}, tile_shape[] = {16, 16};
+extern "C" __global__ void f(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc,
+                             const float* bias) {
+    const int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+    if (row >= M || col >= N) return;
+    float sum = 0;
+    for (int k = 0; k < K; k++) sum += A[size_t(row) * lda + k] * B[size_t(k) * ldb + col];
+    float& c = C[size_t(row) * ldc + col];
+    const float out = beta == 0 ? alpha * sum : alpha * sum + beta * c;
+    c = RESULT;
+}"""
+
+
+@pytest.mark.parametrize(("result", "said"), [
+    ("(out < 0 ? 0 : out) + bias[col]", ["to what the ReLU has left"]),
+    ("out + bias[col]", ["leaves out the ReLU"]),
+    ("out + bias[col] < 0 ? out : out + bias[col]", []),
+])  # fmt: skip
+def test_whether_the_relu_is_left_out_or_comes_too_early_is_not_judged_by_one_element(result, said):
+    """The first shape of a check has one."""
+    text = str(gemm.check(helpers.compile(FUSED.replace("RESULT", result)), on="cpu", seed=1))
+    assert "elements of C are wrong" in text
+    assert [known for known in ("leaves out the ReLU", "to what the ReLU has left") if known in text] == said
+
+
 TILE = """#include <cuda_fp16.h>
 #include <cuda_bf16.h>
 extern "C" __device__ constexpr int block_shape[] = {16, 16, 1}, tile_shape[] = {16, 16};

@@ -39,6 +39,7 @@ def first_told(source: str) -> str:
         ((LOOP, "for (int k = 0; k < K; k += 3)"), "It adds only every third k: 0, 3, 6, …"),
         ((LOOP, "for (int k = 0; k < K; k += 30)"), "It adds only every 30-th k: 0, 30, 60, …"),
         ((LOOP, "for (int k0 = 0; k0 < K; k0 += 8) for (int k = k0; k < min(K, k0 + 4); k++)"), "It adds of every 8 k the first 4 alone: 0 to 3, 8 to 11, …"),
+        ((LOOP, "for (int k = 0; k < K; sum = ++k % 16 || k >= K ? sum : 0)"), "That leaves the last step of 16 k alone. Is each added to the sum (+=), and the sum set to 0 before the loop"),
         (("sum +=", "sum ="), "C has the product of the last k alone. Is each added to the sum (+=)"),
         (("sum +=", "sum -= 0 *"), "It adds no product of A and B: C is what it would be with K = 0."),
     ],

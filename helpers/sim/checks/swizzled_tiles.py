@@ -58,15 +58,17 @@ class SwizzledTiles(SharedCheck):
         self.brought.reshape(-1)[access.touched(m, self.cells).cells] = 0 if tensor is None else 1 + self.copies.index(brought)
 
     def matrix_read(self, m: Machine, access: MatrixAccess) -> None:
-        if access.overlaps:
+        cells = access.touched(m, self.cells).cells
+        number = self.brought.reshape(-1).take(cells)
+        other = np.array([False, *(mode != access.mode for _, mode in self.copies)]).take(number)
+        alike = (number > 0) & ~other
+        begins_in_another = other[np.argmin(np.where(number > 0, cells, cells.max() + 1))]  # the box in which it begins is the one meant
+        if access.overlaps and not begins_in_another:
             m.findings.hint(
                 f"Elements of the matrix {access.name} that the wgmma at line {_line(access.site)} reads lie on top of each other: the "
                 "offsets in its descriptor are too small for its lines."
             )
-        number = self.brought.reshape(-1).take(access.touched(m, self.cells).cells)
-        other = np.array([False, *(mode != access.mode for _, mode in self.copies)]).take(number)
-        alike = (number > 0) & ~other
-        if other.any() and alike.any():
+        if other.any() and alike.any() and not begins_in_another:
             box, beyond = (_line(self.copies[int(number[first(which)]) - 1][0]) for which in (alike, other))
             m.findings.hint(
                 f"The descriptor of {access.name} of the wgmma at line {_line(access.site)} reaches beyond the box that the copy at line "

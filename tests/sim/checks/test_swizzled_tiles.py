@@ -54,3 +54,13 @@ def test_a_descriptor_that_reaches_beyond_its_box_is_told_as_that():
     a, b = (next(number for number, line in enumerate(lines, 1) if f"load({name}" in line) for name in ("As", "Bs"))
     assert f"reaches beyond the box that the copy at line {a} brings, into that of line {b}" in case.message
     assert "says a swizzle of" not in case.message
+
+
+@pytest.mark.parametrize("descriptor", ["(As + kk, 1024, 1)", "(As + kk, 512, 1)"])
+def test_the_box_in_which_a_descriptor_begins_is_the_one_it_means(descriptor):
+    """Another one is behind it, with the swizzle that the descriptor has by mistake."""
+    item = exercise("sixteen_k")
+    kernel = helpers.compile(item.solution.replace("(As + kk, 8 * 64, 2)", descriptor), entry="sixteen_k", arch="sm_90a")
+    (case,) = gemm.check(kernel, gemm.problem_for(kernel, 64, 64, 64), on="cpu").cases
+    assert "the descriptor of A says a swizzle of 128 bytes, and the box was copied with 64 bytes" in case.message
+    assert "reaches beyond" not in case.message and "on top of each other" not in case.message
