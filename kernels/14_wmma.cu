@@ -3,7 +3,7 @@
 // What changed since 13: the multiply-adds. load_matrix_sync spreads a 16 x 16 tile over the registers of 32 threads
 //   (a fragment), and mma_sync multiplies two fragments and adds the product to a third: 4096 multiply-adds, for which
 //   a warp takes 128 FFMA. A, B and C are FP16, half the bytes; the sums are FP32 and are rounded once, at the end.
-//   Else there is less than before: the tiles of block and warp of 10, and as in 09 the next tiles on their way in
+//   Otherwise there is less than before: the tiles of block and warp of 10, and as in 09 the next tiles on their way in
 //   registers, with one buffer in shared memory. No bias.
 // SKEW: a row of a tile is 16 bytes longer than what it holds. A fragment's load reads 16 bytes from each of eight rows
 //   together; without it, rows of 64 bytes (A) would meet in 8 of the 32 banks and rows of 256 bytes (B) in 4.

@@ -531,6 +531,8 @@ def _by_columns(kernel: Kernel) -> str:
     extent = math.lcm(*geometry(kernel).tile)
     if extent > _SQUARE:  # of a kernel that knows where C ends
         extent = max(geometry(kernel).tile)
+    elif extent <= _SQUARE // 8:  # several tiles: one alone may be turned within itself
+        extent *= 4
     problem = fitted(kernel, problem_for(kernel, extent, extent, extent))
     arrays = problem.arrays()
     a, b = (np.array(matrix[0], np.float64) for matrix in problem.meant(*arrays[:2]))

@@ -54,7 +54,7 @@ def by_columns(
     if columns == ["A", "B", "C"]:
         return (
             " Of square matrices it computes B × A: it takes rows for columns, as cuBLAS and Fortran have them, with element (i, j) at "
-            f"i + j * ld. Here they lie row by row, at i * ld + j.{_what_to_do(turned, said)}"
+            f"i + j * ld, or A for B. Here they lie row by row, at i * ld + j.{_what_to_do(turned, said)}"
         )
     product = f"{'Aᵀ' if turned[0] else 'A'} × {'Bᵀ' if turned[1] else 'B'}"
     taken = " and ".join(f"{' and '.join(names)} by {how}" for names, how in ((columns, "columns"), (rows, "rows")) if names)

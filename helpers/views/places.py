@@ -282,13 +282,24 @@ def _shared_shape(source: str, name: str, nbytes: int) -> tuple[tuple[int, ...],
     ):
         for declared in re.split(r",(?![^\[]*\])", match[3]):
             found = re.fullmatch(rf"\s*{re.escape(name)}\s*((?:\[[^\]]*\])+)\s*", declared)
-            size = _SIZES.get(match[2].strip())
+            size = _bytes_of(match[2].strip(), code)
             if found and size:
                 extents = [_extent(text, code) for text in re.findall(r"\[([^\]]*)\]", found[1])]
                 if None not in extents and math.prod(extents) * size == nbytes:
                     return tuple(extents), size
     word = 4 if nbytes % 4 == 0 else 1
     return (nbytes // word,), word
+
+
+def _bytes_of(name: str, code: str, depth: int = 4) -> int | None:
+    """Of an element of a type, which may be another name for one; None for what is not known."""
+    if name in _SIZES or not depth:
+        return _SIZES.get(name)
+    word = re.escape(name)
+    for other in (rf"\busing\s+{word}\s*=\s*([\w ]+);", rf"\btypedef\s+([\w ]+?)\s+{word}\s*;", rf"#define\s+{word}\s+([\w ]+)"):
+        if found := re.search(other, code):
+            return _bytes_of(found[1].strip(), code, depth - 1)
+    return None
 
 
 def _extent(text: str, code: str, depth: int = 8) -> int | None:

@@ -237,6 +237,17 @@ def test_a_bias_without_relu_is_told_what_c_is_held_to():
     assert "elements of C are wrong" in said and "leaves out" not in said
 
 
+def test_a_tile_that_is_turned_within_itself_is_no_matrix_by_columns():
+    """Of one tile alone the two would be the same."""
+    from helpers.course.exercises import exercise
+
+    solution = exercise("turned_tile").solution
+    assert solution.count("wmma::col_major") == 1
+    kernel = helpers.compile(solution.replace("wmma::col_major", "wmma::row_major"), entry="turned_tile")
+    text = str(gemm.check(kernel, on="cpu", seed=1))
+    assert "elements of C are wrong" in text and "by columns" not in text
+
+
 FUSED = """
 extern "C" __device__ constexpr int block_shape[] = {16, 16, 1}, tile_shape[] = {16, 16};
 extern "C" __global__ void f(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc,

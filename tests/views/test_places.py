@@ -54,3 +54,10 @@ def test_plurals():
 
 def test_steps_are_counted_as_the_controls_count_them():
     assert nth(3, 8) == "3 (of 0 to 7)" and nth(0, 1) == "0, the only one"
+
+
+def test_the_size_of_an_element_is_found_behind_other_names_of_its_type():
+    source = "using Half = __half;\ntypedef Half Element;\n#define T Element\n__shared__ __align__(32) T As[128][32 + 8];"
+    assert shared_shape(run_of(None, source), Allocation("As", "shared", 0, 10240, (10240,), 1, "uint8")) == ((128, 40), 2)
+    turning = source.replace("using Half = __half", "using Half = Element")
+    assert shared_shape(run_of(None, turning), Allocation("As", "shared", 0, 10240, (10240,), 1, "uint8")) == ((2560,), 4)

@@ -1,7 +1,7 @@
 //! kind: diagnose
 //! title: Overflow
 //! task: Right on numbers between -1 and 1. On matrices whose rows and columns are larger or smaller, up to a million times, it is wrong:
-//!     some results are NaN, others have few right digits. Say what becomes of such a number in split, and repair the kernel; the
+//!     some results are NaN, others have few right digits. Find out what becomes of such a number in split, and repair the kernel; the
 //!     tensor cores go on multiplying.
 //! hint: FP16 ends at 65504, and below 2^-14 it loses digits. Which number of the high piece comes of a million, and what does split then
 //!     take away from what?
