@@ -19,7 +19,8 @@ ADVICE = "Give the mbarrier a place of its own, or end it with mbarrier.inval be
 
 
 class TouchedBarriers(SharedCheck):
-    """made, per granule: index + 1 of the site that made the mbarrier which is there, else 0. some: is there any?"""
+    """made, per granule: index + 1 of the site that made the mbarrier which is there, negative where something else has been stored over
+    it since, else 0. some: is there any?"""
 
     order = 10
     watched_natively = True
@@ -61,8 +62,10 @@ class TouchedBarriers(SharedCheck):
         if not made.any():
             return
         block, thread, offset = self.cells.place(m, touched, first(made != 0))
-        line = m.program.sites[int(made[made != 0][0]) - 1].line
+        line = m.program.sites[abs(int(made[made != 0][0])) - 1].line
         m.findings.add(
             KIND, access.site.line, f"A thread {does} {self.cells.at(offset)}, which is an mbarrier since its init{at(line)}.",
             other_line=line, block=block, thread=thread, advice=ADVICE, count=int(np.count_nonzero(made)), sites=(access.site,),
         )  # fmt: skip
+        if does != "reads":
+            self.made.reshape(-1)[touched.cells] = -np.abs(made)

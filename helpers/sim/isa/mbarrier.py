@@ -128,7 +128,6 @@ def mbarrier_init(op):
 
     def run(m):
         (where, mask), expected = located(m, site, places(m)), m.regs[count].view(U32)
-        m.checks.barrier_made(m, Access(site, where[1], mask, BYTES))
         for barrier, _, rows, lanes in named(m, where, lanes_of(m, mask)):
             counts = of_lanes(m, expected, lanes).astype(np.int64)
             if not counts.all():
@@ -142,6 +141,7 @@ def mbarrier_init(op):
                 )  # fmt: skip
             barrier.init(rows, counts, line)
             m.checks.phases_began(m, barrier, rows)
+        m.checks.barrier_made(m, Access(site, where[1], mask, BYTES))
 
     return run
 

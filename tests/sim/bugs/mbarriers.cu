@@ -70,3 +70,30 @@ extern "C" __global__ void phases(int n, float* y) {
   }
   y[threadIdx.x] = n;
 }
+//// initialised_by_all: every thread initialises the mbarrier, and thread 0 again in each step
+//// launch: grid 2 block 64 args 5 f32[128]
+extern "C" __global__ void steps(int n, float* y) {
+  __shared__ unsigned long long bar;
+  unsigned at = (unsigned)__cvta_generic_to_shared(&bar);
+#ifdef FIXED
+  if (threadIdx.x == 0)
+#endif
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 64;" ::"r"(at) : "memory");  // BUG: mbarrier-init self // @all
+  __syncthreads();
+  for (int i = 0; i < n; i++) {
+    int done = 0, parity = 0;
+#ifdef FIXED
+    parity = i & 1;
+#endif
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+    while (!done)
+      asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p;}"
+                   : "=r"(done) : "r"(at), "r"(parity) : "memory");
+    __syncthreads();
+#ifndef FIXED
+    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 64;" ::"r"(at) : "memory");  // BUG: mbarrier-init @all; mbarrier-init self
+#endif
+    __syncthreads();
+  }
+  y[blockIdx.x * 64 + threadIdx.x] = n;
+}
