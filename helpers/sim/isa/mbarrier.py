@@ -180,12 +180,24 @@ def _outdated(m, barrier, row: int, ended: int, line):
 def _announce(m, barrier, rows, count, line) -> None:
     """More bytes will come in this phase. Stops the launch where they are too many to count."""
     barrier.announce(rows, count, line)
-    if (barrier.bytes[rows] > MOST).any():
-        several = "" if np.max(count) > MOST else (
+    if not (barrier.bytes[rows] > MOST).any():
+        return
+    row = int(rows[barrier.bytes[rows].argmax()])
+    each = np.broadcast_to(count, rows.shape)[rows == row]
+    if each.max() > MOST:
+        why = ""
+    elif len(each) > 1 and (each.sum() > MOST or len(each) > barrier.expected[row]):
+        few = f"{each[0]} bytes each" if (each == each[0]).all() else f"{each.sum()} bytes"
+        why = (
+            f" {len(each)} threads announce {few} here at once. Let one thread announce what comes and start the copies: `if (threadIdx.x "
+            "== 0)`."
+        )
+    else:
+        why = (
             " All of them belong to one phase, which is not over, while more and more is announced: nobody waits for it, or the wait names "
             "the parity of the phase that ended last, and returns at once."
-        )  # fmt: skip
-        m.fail(f"an mbarrier can count {MOST} bytes, and {int(barrier.bytes[rows].max())} are announced here.{several}", line)
+        )
+    m.fail(f"an mbarrier can count {MOST} bytes, and {int(barrier.bytes[row])} are announced here.{why}", line)
 
 
 def _arrive(op, drop: bool):

@@ -400,3 +400,34 @@ def test_what_an_mbarrier_cannot_count_is_told():
     ):
         with pytest.raises(helpers.RunError, match=sentence):
             helpers.compile(wait("2", inside)).launch(1, 32, [np.zeros(64, np.float32)], on="cpu")
+
+
+TOO_MANY = " All of them belong to one phase"
+
+
+@pytest.mark.parametrize(
+    ("setup", "who", "steps", "each", "said"),
+    [
+        (1, "true", 1, "16384", "2097152 are announced here. 128 threads announce 16384 bytes each here at once. Let one thread"),
+        (1, "t >= 96", 1, "49152", "1572864 are announced here. 32 threads announce 49152 bytes each here at once. Let one thread"),
+        (1, "t % 64 == 0", 1, "700000 + t", "1400064 are announced here. 2 threads announce 1400064 bytes here at once. Let one thread"),
+        (128, "true", 1, "16384", "2097152 are announced here. 128 threads announce 16384 bytes each here at once."),
+        (1, "t < 32", 3, "16384", "1048576 are announced here. 32 threads announce 16384 bytes each here at once."),
+        (1, "t == 0", 40, "32768", f"1048576 are announced here.{TOO_MANY}"),
+        (2, "t < 2", 40, "32768", f"1048576 are announced here.{TOO_MANY}"),  # each thread announces its own copies
+    ],
+)
+def test_who_announces_more_bytes_than_a_phase_can_count_is_told(setup, who, steps, each, said):
+    source = MEETING.replace("COUNT", str(setup)).replace("WAIT", "").replace("TELL", f"""
+        for (int i = 0; i < {steps}; i++) {{
+            if ({who}) DO("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;", ::"r"(at(&bar)), "r"({each}));
+            __syncthreads();
+        }}""")  # fmt: skip
+    with pytest.raises(helpers.RunError) as caught:
+        helpers.compile(source).launch(2, 128, [np.zeros(384, np.float32)], on="cpu")
+    assert said in str(caught.value)
+    arrives = source.replace("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [", "mbarrier.arrive.expect_tx.shared.b64 _, [")
+    if setup == 1 and who != "t == 0":
+        with pytest.raises(helpers.RunError) as caught:
+            helpers.compile(arrives).launch(2, 128, [np.zeros(384, np.float32)], on="cpu")
+        assert said in str(caught.value)
