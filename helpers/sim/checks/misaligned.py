@@ -22,6 +22,7 @@ SHARED_ADVICE = (
     "A vector access of {0} bytes needs an address that is a multiple of {0}: check the index, that a row of {1}, padding included, is a "
     "multiple of {0} bytes long, and that {1} is declared with __align__({0})."
 )
+BOX, PATTERN = 128, 1024  # bytes: where a box of a tensor copy may begin in shared memory, and what every swizzle's pattern repeats within
 ADVISED = {KIND: "A vector access of n bytes needs an address that is a multiple of n: check the pointer and the leading dimension."}
 
 
@@ -59,19 +60,24 @@ def _stop(m: Machine, site: Site, what: str, address: int, width: int, array, ad
 
 
 def by_chance(program: Program) -> str:
-    """What there is to say of the first access that is wider than the alignment of the `__shared__` array that it names, as a sentence;
+    """What there is to say of the first access that needs more than the alignment of the `__shared__` array that it names, as a sentence;
     else "". Of an array alone nobody asks: the hardware aligns the beginning of a block's memory, and dynamic memory lies behind."""
     if sum(nbytes > 0 for _, _, nbytes in program.shared) < 2:
         return ""
     for index, (start, _) in bounds_of(program).items():
         site, promised = program.sites[index], program.aligned[start]
-        if site.width > promised and start % site.width == 0:
+        needed = BOX if site.mapped else site.width
+        if needed > promised and start % needed == 0:
             name = next(plain_name(symbol) for symbol, at, _ in program.shared if at == start)
-            who = "The kernel" if site.line is None else f"Line {site.line}"
+            line = site.line if site.call is None else site.call
+            who = "The kernel" if line is None else f"Line {line}"
+            does, more = f"accesses {needed} bytes of {name} at once", ""
+            if site.mapped:
+                does = f"copies a box to or from {name}, which has to begin at a multiple of {needed} for that"
+                more = f", or with __align__({PATTERN}) where the box is swizzled, whose pattern repeats there"
             return (
-                f"{who} accesses {site.width} bytes of {name} at once, but the compiler only promises that {name} begins at a multiple of "
-                f"{promised}: where it lies depends on the arrays beside it, and here it happens to fit. Declare {name} with "
-                f"__align__({site.width})."
+                f"{who} {does}, but the compiler only promises that {name} begins at a multiple of {promised}: where it lies depends on "
+                f"the arrays beside it, and here it happens to fit. Declare {name} with __align__({needed}){more}."
             )
     return ""
 

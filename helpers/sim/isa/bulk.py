@@ -517,7 +517,7 @@ def _tensor_store(op, name: str | None):
     """[map, {coordinates}], [shared]. name: of the operation that a reduction makes of it, None to copy."""
     op.without_effect("global")
     tensors, source = _tensor_at(op, 0), shared_places(op, 1, "the source of a bulk store")
-    site = op.site("shared", AccessKind.BULK_STORE, CHUNK, device=0, mapped=True)
+    site = op.site("shared", AccessKind.BULK_STORE, CHUNK, at=1, device=0, mapped=True)
     line = op.line
 
     def run(m):
@@ -577,7 +577,7 @@ def _store(op, change):
     target, source = address_of(op, 0), shared_places(op, 1, "the source of a bulk store")
     count = op.source(2, "u32")
     size = change[1] if change else 8
-    site = op.site("shared", AccessKind.BULK_STORE, CHUNK, device=0)
+    site = op.site("shared", AccessKind.BULK_STORE, CHUNK, at=1, device=0)
     line = op.line
 
     def run(m):

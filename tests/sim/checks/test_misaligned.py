@@ -43,6 +43,46 @@ def test_an_array_that_lies_by_chance_where_a_wide_access_needs_it_is_named(aske
         assert said.endswith(f"Declare {read} with __align__(16).")
 
 
+BOXES = """#include <cuda.h>
+__device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+__device__ void fetch(void* to, const void* map, void* bar) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%%0], [%%1, {%%2, %%2}], [%%3];"
+                 :: "r"(at(to)), "l"(map), "r"(0), "r"(at(bar)) : "memory");
+}
+extern "C" __global__ void f(const __grid_constant__ CUtensorMap map, const float* x, float* y) {
+    __shared__ %s float a[256];
+    %s
+    __shared__ unsigned long long bar[16];
+    fetch(a, &map, bar);
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%%0], [%%1], 512, [%%2];"
+                 :: "r"(at(b)), "l"(x), "r"(at(bar)) : "memory");
+    %s
+    y[threadIdx.x] = a[threadIdx.x] + b[threadIdx.x];
+}"""
+STORED = 'asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %1}], [%2];" :: "l"(&map), "r"(0), "r"(at(b)));'
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "store", "line", "name", "promised"),
+    [
+        ("__align__(16)", "__shared__ __align__(16) float b[128];", "", 11, "a", 16),
+        ("", "__shared__ __align__(16) float b[128];", "", 11, "a", 4),
+        ("__align__(64)", "__shared__ __align__(16) float b[128];", "", 11, "a", 64),
+        ("__align__(128)", "__shared__ __align__(16) float b[128];", "", None, "", 0),  # 16 bytes do for the plain copy to b
+        ("__align__(1024)", "__shared__ __align__(16) float b[128];", STORED, 14, "b", 16),
+        ("__align__(1024)", "__shared__ __align__(128) float b[128];", STORED, None, "", 0),
+    ],
+)
+def test_a_box_needs_more_than_its_chunks(first, second, store, line, name, promised):
+    said = misaligned.by_chance(program_of(helpers.compile(BOXES % (first, second, store), arch="sm_90")))
+    if line is None:
+        assert said == ""
+    else:
+        assert said.startswith(f"Line {line} copies a box to or from {name}, which has to begin at a multiple of 128")
+        assert f"begins at a multiple of {promised}:" in said
+        assert f"Declare {name} with __align__(128), or with __align__(1024) where the box is swizzled" in said
+
+
 def test_a_check_remarks_it_and_takes_the_kernel():
     step = steps.get("vectorized")
     source = step.kernel_source()
