@@ -24,33 +24,37 @@ _LONGEST = 64  # elements of K
 
 def far_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Problem, Problem]]:
     """(name, product, far): a product of one tile and some rows of another, of one step along K, and as `far` the same with the rows of the
-    matrix of this name so far apart that those of the second tile begin behind 2^32 elements; first of all three ("ABC"). None of kernels
-    that are given copies of what is far apart, of those that walk the tiles, and of those that multiply pieces."""
+    matrix of this name so far apart that those of the second tile begin behind 2^32 elements; first of all three ("ABC"). C alone of
+    kernels that do not read A and B where they are, but by tensor maps or in pieces, and of those with factors. Where C has a map, its rows
+    are such that there is none: the kernel stores by itself."""
     near = _near(kernel, step, seed)
-    return [] if near is None else _one_by_one(near, [_pad(_APART, of.rows - 1, of.columns) for of in near.stored])
+    a, b, c = (_pad(_APART, of.rows - 1, of.columns) for of in near.stored)
+    if maps := tensor_maps(kernel):
+        c += "map_C" in maps
+    tried = _one_by_one(near, [a, b, c])
+    return tried[-1:] if maps or pieces(kernel) or near.scale_block else tried
 
 
 def products_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Problem, Problem]]:
     """The same of a kernel that `takes_batch`, for a batch of two: the matrices of the second product begin behind 2^32 elements."""
-    one = _near(kernel, step, seed) if takes_batch(kernel) else None
-    if one is None:
+    if not takes_batch(kernel) or tensor_maps(kernel) or pieces(kernel):
+        return []
+    one = _near(kernel, step, seed)
+    if one.scale_block:
         return []
     near = replace(one, batch=2)
     return _one_by_one(near, [_pad(_APART // 2, of.rows, of.columns) for of in near.stored])
 
 
-def _near(kernel: Kernel, step: int | None, seed: int) -> Problem | None:
-    """The product of a tile and some rows (see `far_apart`), None of kernels of which nothing is far apart."""
+def _near(kernel: Kernel, step: int | None, seed: int) -> Problem:
+    """The product of a tile and some rows (see `far_apart`)."""
     shape, (dtype, _) = geometry(kernel), types(kernel)
-    if tensor_maps(kernel) or pieces(kernel) or shape.persistent is not None:
-        return None
     vector = VECTOR // element_type(dtype).bytes
     k = min(max(_FEWEST, step or 2 * _FEWEST), _LONGEST)
     rows, columns = max(_FEWEST, shape.tile[0]) + _FEWEST, max(_FEWEST, shape.tile[1] * shape.cluster[0])
     more = _FEWEST * transposed(kernel)[1]  # where B's rows are columns of C
     m, n, k = (-(-extent // vector) * vector for extent in (rows, columns + more, k))
-    near = fitted(kernel, problem_for(kernel, m, n, k, alpha=1.5, beta=0.5, seed=seed))
-    return near if near.scale_block is None else None
+    return fitted(kernel, problem_for(kernel, m, n, k, alpha=1.5, beta=0.5, seed=seed))
 
 
 def _pad(elements: int, rows: int, width: int) -> int:

@@ -19,10 +19,24 @@ def of_step(slug: str, *edits: tuple[str, str]):
     for old, new in edits:
         source, made = re.subn(old, new, source)
         assert made, old
-    return helpers.compile(source, entry=steps.get(slug).entry)
+    return helpers.compile(source, entry=steps.get(slug).entry, arch=steps.get(slug).target())
 
 
-@pytest.mark.parametrize("slug", ["naive", "vectorized", "schedule", "autotune", "fused_epilogue", "wmma"])
+@pytest.mark.parametrize(
+    "slug",
+    [
+        "naive",
+        "vectorized",
+        "schedule",
+        "autotune",
+        "fused_epilogue",
+        "wmma",
+        "tma_wgmma",
+        "warp_specialized",
+        "fp32_on_tensor_cores",
+        "fp8",
+    ],
+)
 def test_the_courses_kernels_reach_rows_that_are_far_apart(slug):
     assert gemm._of_far_rows(of_step(slug), 1) == ""
 
@@ -40,6 +54,10 @@ def test_the_courses_kernels_reach_rows_that_are_far_apart(slug):
     ("schedule", (r"\(size_t\)blockIdx", "blockIdx"), r"^The A of a second product .* wrong.* Multiply blockIdx.z by the rows of a matrix and by lda"),
     ("fused_epilogue", (r"A \+= \(size_t\)blockIdx", "A += (int)blockIdx"), r"^The A of a second product .* where lda is 16,\d{3},\d{3}\."),
     ("fused_epilogue", (r"B \+= \(size_t\)blockIdx", "B += (int)blockIdx"), r"^The B of a second product .* where ldb is "),
+    ("tma_wgmma", (r"&C\[\(size_t\)r \* ldc", "&C[r * ldc"), r"^C is too large .* where ldc is 63,\d{3},\d{3}\. Smaller .* overflowed"),
+    ("warp_specialized", (r"&C\[\(size_t\)r \* ldc", "&C[r * ldc"), r"^C is too large .* where ldc is 32,\d{3},\d{3}\. Smaller .* overflowed"),
+    ("fp8", (r"&C\[\(size_t\)r \* ldc", "&C[r * ldc"), r"^C is too large .* where ldc is .* overflowed"),
+    ("fp32_on_tensor_cores", (r"&C\[\(size_t\)r \* ldc", "&C[r * ldc"), r"^C is too large .* where ldc is .* overflowed"),
     ("fused_epilogue", (r"C \+= \(size_t\)blockIdx", "C += (int)blockIdx"), r"^The C of a second product .* where ldc is "),
 ])  # fmt: skip
 def test_an_index_of_32_bits_is_told(slug, edit, said):
@@ -70,9 +88,35 @@ def test_only_what_is_touched_is_spread_and_copied():
         assert all(np.array_equal(wide[:, : one.shape[1]], one) for wide, one in zip(arrays, small, strict=True))
 
 
-def test_who_is_given_copies_or_walks_the_tiles_is_not_asked():
-    step = steps.get("warp_specialized")
-    assert far_apart(helpers.compile(step.kernel_source(), entry=step.entry, arch=step.target()), 64, 1) == []
+def test_c_alone_is_spread_where_a_and_b_are_not_read_where_they_are():
+    for slug, odd in (("tma_wgmma", 0), ("warp_specialized", 1), ("fp8", 1), ("fp32_on_tensor_cores", 0)):
+        ((name, near, far),) = far_apart(of_step(slug), 64, 1)
+        assert name == "C" and far.ldc * (far.m - 1) > 1 << 32 and (far.lda, far.ldb) == (near.lda, near.ldb)
+        assert far.ldc % 2 == odd, "a C with a map has rows that TMA cannot take"
+
+
+WALKING = """extern "C" __device__ constexpr int block_shape[] = {16, 16, 1};
+extern "C" __device__ constexpr int tile_shape[] = {16, 16};
+extern "C" __device__ constexpr int persistent[] = {2};
+extern "C" __global__ void walking(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    const int across = (N + 15) / 16, tiles = across * ((M + 15) / 16);
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const int row = tile / across * 16 + threadIdx.y, col = tile % across * 16 + threadIdx.x;
+        if (row >= M || col >= N) continue;
+        float sum = 0;
+        for (int k = 0; k < K; k++) sum += A[size_t(row) * lda + k] * B[size_t(k) * ldb + col];
+        float& c = C[size_t(row) * ldc + col];
+        c = beta == 0 ? alpha * sum : alpha * sum + beta * c;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("letter", ["", "a", "c"])
+def test_who_walks_the_tiles_is_asked(letter):
+    source = WALKING.replace(f"size_t(row) * ld{letter}", f"row * ld{letter}") if letter else WALKING
+    said = gemm._of_far_rows(helpers.compile(source), 1)
+    assert said.startswith(f"{letter.upper()} is too large for an index of 32 bits where ld{letter} is ") if letter else said == ""
 
 
 def test_no_room_is_no_finding(monkeypatch):
