@@ -399,6 +399,13 @@ def bulk_copies_of_a_block(run) -> int:
     return int(np.unique(starts, return_counts=True)[1].max(initial=0))
 
 
+def inits_of_an_mbarrier(run) -> int:
+    """How often the mbarrier is initialised that is initialised most often: 1 where who waits counts its phases. 0 without mbarriers. Needs
+    a traced run, and raises CourseError if its trace was cut short."""
+    made = Counter((move.block, move.number) for move in whole(run.trace).moves if move.kind == "init")
+    return max(made.values(), default=0)
+
+
 def stages_at_a_time(run) -> int:
     """The most stages of the first block that were being filled, full, or being read at one time, in the order of execution: 1 where
     each waits until the one before has been read.
@@ -484,8 +491,8 @@ class Expectation:
     number or a function of the `Problem`. of_array: the measure is about one array, which needs a traced run. of_order: about
     the order of copies, loads and multiply-adds, which needs one with TraceFilter(math=True). of_whole_tiles: it is not asked of blocks
     that share tiles of C, which leave their sums to each other in device memory. longer: elements by which the leading dimensions are
-    larger than in the other runs; below 0: N and K are so much less, and the leading dimensions as they were. scaled: of what a
-    kernel's tile decides, by what the bound is multiplied for a kernel of this geometry.
+    larger than in the other runs; below 0: N and K are so much less, and the leading dimensions as they were. beta: of the run. scaled:
+    of what a kernel's tile decides, by what the bound is multiplied for a kernel of this geometry.
     """
 
     text: str
@@ -497,6 +504,7 @@ class Expectation:
     of_order: bool = False
     of_whole_tiles: bool = False
     longer: int = 0
+    beta: float = 0.0
     scaled: Callable[[Geometry], float] | None = None
 
     def __post_init__(self):
@@ -558,6 +566,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"blocks in a row that share (\w+)", blocks_that_share),
     (r"threads of a warp down a column of (\w+)", threads_down_a_column),
     (r"bulk copies of the busiest block", bulk_copies_of_a_block),
+    (r"inits of the busiest mbarrier", inits_of_an_mbarrier),
     (r"stages at a time", stages_at_a_time),
     (r"sectors of bulk copies", lambda run: count(run, names.bulk_sectors("ld"))),
     (r"all instructions", _executed),
@@ -611,7 +620,7 @@ def caller_of(run, number: int | None) -> int | None:
 def threads_that_take_part(run, words: str) -> float:
     """Of the accesses that these words count per result, the threads of a warp that execute one, on average; 32 of what counts no such
     accesses, and where the trace has none of them."""
-    found = re.fullmatch(r"(?:(global|shared) )?(load|store)s(?: of (\w+))? per result", words)
+    found = re.fullmatch(r"(?:(global|shared) )?(load|store)s(?: of (\w+))? per result", words.removesuffix(_ADDED))
     if not found:
         return WARP
     space, what, array = found.groups()
@@ -632,7 +641,7 @@ def is_part_of(words: str, whole: str) -> bool:
 def _counted(words: str) -> tuple[str, str]:
     """The counter that these words name, and the array if they are about one; ("", "") where lines are not told apart."""
     for pattern, counter in _COUNTERS:
-        if found := re.fullmatch(pattern, _shared_out(words)[0]):
+        if found := re.fullmatch(pattern, _shared_out(words.removesuffix(_ADDED))[0]):
             return counter, next(filter(None, found.groups()), "")
     return "", ""
 
@@ -648,12 +657,15 @@ def _lines_of(run, array: str) -> set[int]:
     return {trace.sites[index].line for index in np.unique(trace.accesses["site"][inside])}
 
 
+_ADDED = " where beta is 1"  # what such words may end with
+
 _ORDERED = (
     copies_at_a_time, matrix_instructions_behind_copies, multiply_adds_behind_a_tile, multiply_adds_behind_copies,
     multiply_adds_of_a_warp, shared_loads_at_a_time,
 )  # fmt: skip
 _TRACED = (
-    barriers_per_fill, barriers_passed, bulk_copies_of_a_block, shared_stores_before_last_copy, stages_at_a_time, *_ORDERED,
+    barriers_per_fill, barriers_passed, bulk_copies_of_a_block, inits_of_an_mbarrier, shared_stores_before_last_copy, stages_at_a_time,
+    *_ORDERED,
 )  # fmt: skip  # of what is not about an array
 
 
@@ -766,16 +778,18 @@ def expect(sentence: str, of_whole_tiles: bool = False, scaled: Callable[[Geomet
 
     The bound is a number, a fraction, or one of them times K and then some. "global loads where rows are 2 longer == 8" is about a run in
     which the leading dimensions are larger by so much, "where rows are 3 shorter" about one in which N and K are less by so much and the
-    leading dimensions are not. Raises CourseError for a sentence it does not know.
+    leading dimensions are not, "where beta is 1" about one with this beta; else it is 0. Raises CourseError for a sentence it
+    does not know.
     """
     text = sentence.strip() if isinstance(sentence, str) else ""
     match = re.fullmatch(r"(.+?) (<=|==|>=) (\d+(?:\.\d+|/0*[1-9]\d*)?)(?:( K)(?: \+ (\d+))?)?", text)
     if match:
         text, relation, number, per_k, more = match.groups()
-        what, _, rows = text.partition(" where rows are ")
-        apart = re.fullmatch(r"(\d+) (longer|shorter)", rows)
+        what, _, where = text.partition(" where ")
+        apart, added = re.fullmatch(r"rows are (\d+) (longer|shorter)", where), re.fullmatch(r"beta is (\d+)", where)
         longer = int(apart[1]) * (1 if apart[2] == "longer" else -1) if apart else 0
-        what = text if rows and not apart else what
+        beta = float(added[1]) if added else 0.0
+        what = text if where and not (apart or added) else what
         factor = Fraction(number)
         bound = (lambda shape: float(factor * shape.k + int(more or 0))) if per_k else float(factor)
         bounds = {{"==": "exactly", "<=": "at_most", ">=": "at_least"}[relation]: bound}
@@ -783,7 +797,7 @@ def expect(sentence: str, of_whole_tiles: bool = False, scaled: Callable[[Geomet
             function, traced = _named(what)
             return Expectation(
                 text, function, **bounds, of_array=traced, of_order=function in _ORDERED, of_whole_tiles=of_whole_tiles, longer=longer,
-                scaled=scaled,
+                beta=beta, scaled=scaled,
             )  # fmt: skip
     raise CourseError(
         f"{sentence!r} is not an expectation. Write one of [{_known()}], then <=, == or >=, then a number or a multiple of K."

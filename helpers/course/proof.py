@@ -52,15 +52,15 @@ def judged(
     # Nothing is asked about registers that lie in memory, and of these there may be more accesses than a trace holds.
     trace = TraceFilter(spaces=_SPACES, math=ordered and not apart)
     runs = {}
-    for longer in sorted({0, *(expectation.longer for expectation in expectations)}, key=abs):
+    for longer, beta in sorted({(0, 0.0), *map(_of_run, expectations)}, key=lambda of: (abs(of[0]), of[1])):
         less, pad = min(longer, 0), abs(longer)
-        problem = replace(gemm.problem_for(kernel, rows, columns + less, steps + less), pad_a=pad, pad_b=pad, pad_c=pad)
+        problem = replace(gemm.problem_for(kernel, rows, columns + less, steps + less), pad_a=pad, pad_b=pad, pad_c=pad, beta=beta)
         arrays = gemm.fitted(kernel, problem).arrays()
         before = tuple(array.copy() for array in arrays)
-        runs[longer] = run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=trace)
+        runs[longer, beta] = run = gemm.run(kernel, problem, on="cpu", arrays=arrays, trace=trace)
         if wrong := gemm.compare(run.problem["problem"], before, arrays):
             return ((f"The run that is counted, {problem}, is wrong: {wrong}", False),)
-    run = runs[0]
+    run = runs[0, 0.0]
     shape = gemm.geometry(kernel)
     sharing = shape.parts > 1 or (shape.depth or 1) > 1
     asked = [expectation for expectation in expectations if not (sharing and expectation.of_whole_tiles)]
@@ -68,25 +68,32 @@ def judged(
     verdicts, unjudged = [], []
     for expectation in asked:
         try:
-            verdicts.append(expectation.judge(in_order if expectation.of_order else runs[expectation.longer]))
+            verdict = expectation.judge(in_order if expectation.of_order else runs[_of_run(expectation)])
+            verdicts.append((runs[_of_run(expectation)], verdict))
         except measures.CutShortError:  # of a product whose size is not the reader's to choose
-            unjudged.append((f"{expectation.text} could not be judged: {_too_many(runs[expectation.longer])}", False))
+            unjudged.append((f"{expectation.text} could not be judged: {_too_many(runs[_of_run(expectation)])}", False))
         except CourseError as error:  # a verdict, too, beside those that can be had
             unjudged.append((f"{expectation.text} could not be judged: {error.message}", False))
-    sentences = [(wording(verdict) + _line(run, in_order, verdict, verdicts), verdict.ok) for verdict in verdicts] + unjudged
+    given = [verdict for _, verdict in verdicts]
+    sentences = [(wording(verdict) + _line(counted, in_order, verdict, given), verdict.ok) for counted, verdict in verdicts] + unjudged
     sentences += [(f"{expectation.text}: {_NOT_ASKED}", True) for expectation in expectations if expectation not in asked]
     if all(ok for _, ok in sentences):
         stored = gemm.as_stored(kernel, seed)  # a block of a smaller tile_shape may lie outside of C
         *_, sample, _ = [problem for problem in gemm.drawn(stored, seed) if isinstance(problem, SampledProblem)]
         other = gemm.count_sample(stored, replace(sample, places=sample.places[:1]))
         for expectation in asked:
-            if expectation.longer:
-                continue  # the drawn product's rows are not
+            if expectation.longer or expectation.beta:
+                continue  # the drawn product's rows are not, and its beta is 0
             if sharing and expectation.of_array:
                 continue  # only all arrays together are counted there, and what blocks leave to each other is one of them
             if text := _elsewhere(expectation, run, other):
                 sentences.append((f"At {sample}, that is not so: {text} The counters must be met at every size that tiles divide.", False))
     return tuple(sentences)
+
+
+def _of_run(expectation: Expectation) -> tuple[int, float]:
+    """Which run it is judged on."""
+    return expectation.longer, expectation.beta
 
 
 def _too_many(run: Run) -> str:

@@ -164,6 +164,13 @@ def test_a_total_names_no_line_where_one_array_is_the_matter(slug, total, part):
     assert any(text.startswith("loads of ") and part in text for text in said), said
 
 
+def test_both_passes_are_named_where_beta_is_1():
+    item = exercise("second_pass")
+    said = [text for ok, text in item.check(helpers.compile(item.starter), seed=1).lines() if not ok]
+    (stored,) = [text for text in said if text.startswith("stores of C per result where beta is 1")]
+    assert "yours 2, expected at most 1. Most of it is in line " in stored and "“c = " in stored
+
+
 @pytest.mark.parametrize(("rows", "good"), [(32, False), (16, False), (8, True), (4, True), (2, False)])
 def test_the_narrow_block_has_two_answers(rows, good):
     item = exercise("narrow_block")

@@ -225,7 +225,13 @@ def test_an_expectation_of_longer_rows():
     )
     assert measures.expect("global loads per result == 1/32 K").longer == 0
     assert measures.expect("global loads where rows are 3 shorter <= 128").longer == -3
-    for sentence in ("global loads where rows are 3 <= 128", "global loads where rows are short <= 128"):
+    added = measures.expect("stores of C per result where beta is 1 <= 1")
+    assert (added.text, added.beta, added.longer) == ("stores of C per result where beta is 1", 1, 0)
+    assert measures.expect("stores of C per result <= 1").beta == 0
+    for sentence in (
+        "global loads where rows are 3 <= 128", "global loads where rows are short <= 128", "global loads where beta is one <= 128",
+        "global loads where K is 1 <= 128",
+    ):  # fmt: skip
         with pytest.raises(CourseError, match="is not an expectation"):
             measures.expect(sentence)
 
@@ -328,6 +334,21 @@ def test_waits_for_copies_need_copies_and_multiply_adds():
         ),
         ("two_stages", "barriers passed by each warp", (), 1),
         ("two_stages", "bulk copies of the busiest block", (), 16),
+        ("two_stages", "inits of the busiest mbarrier", (), 1),
+        ("next_phase", "inits of the busiest mbarrier", (), 1),
+        (
+            "next_phase",
+            "inits of the busiest mbarrier",
+            (
+                ("wait(&full, k0 / BK % 2);", "wait(&full, 0);"),
+                (
+                    "        __syncthreads();  // the tile has",
+                    '        __syncthreads();\n        if (t == 0) asm volatile("mbarrier.inval.shared::cta.b64 [%0];\\n'
+                    'mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(address(&full)) : "memory");\n        __syncthreads();  // the tile has',
+                ),
+            ),
+            5,
+        ),
         ("half_each", "barriers passed by each warp", (), 2),
         ("half_each", "bulk copies of the busiest block", (), 16),
         (

@@ -9,6 +9,8 @@
 //! expect: sectors per store of C == 4
 //! expect: stores of C per result <= 1
 //! expect: loads of C per result == 0
+//! expect: stores of C per result where beta is 1 <= 1
+//! expect: loads of C per result where beta is 1 <= 1
 //! after: One load and one store per result less. What is in a register already needs no address.
 constexpr int BM = 32;  // rows of C per block
 constexpr int BN = 32;  // columns of C per block

@@ -7,6 +7,7 @@
 //! hint: The phase of a step is its number modulo 2.
 //! expect: bulk copies of each block == 1/32 K
 //! expect: wgmma instructions of each warp == 1/16 K
+//! expect: inits of the busiest mbarrier == 1
 //! expect: shared loads per result == 0
 //! expect: global loads per result <= 1
 //! after: A barrier that is used again and again has no number that a wait could name, only a parity: who waits must keep count.

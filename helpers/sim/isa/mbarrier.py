@@ -128,7 +128,7 @@ def mbarrier_init(op):
 
     def run(m):
         (where, mask), expected = located(m, site, places(m)), m.regs[count].view(U32)
-        for barrier, _, rows, lanes in named(m, where, lanes_of(m, mask)):
+        for barrier, offset, rows, lanes in named(m, where, lanes_of(m, mask)):
             counts = of_lanes(m, expected, lanes).astype(np.int64)
             if not counts.all():
                 m.fail("an mbarrier must expect at least one arrival.", line)
@@ -141,6 +141,9 @@ def mbarrier_init(op):
                 )  # fmt: skip
             barrier.init(rows, counts, line)
             m.checks.phases_began(m, barrier, rows)
+            if m.recorder is not None:
+                for row, lane in zip(rows.tolist(), lanes.tolist(), strict=True):
+                    m.recorder.move(m, line, "init", row, lane % m.threads // WARP, offset - m.shared.start)
         m.checks.barrier_made(m, Access(site, where[1], mask, BYTES))
 
     return run

@@ -118,9 +118,9 @@ class Move:
     started it; of a warpgroup's product, its first warp.
 
     kind: "copy", a bulk copy to shared memory begins (number: its mbarrier's place; places: [rows, pieces of 16 bytes]); "store", one of a
-    box from there begins (places as before); "wait", the phase of an mbarrier that was waited for is over (number: its place); "A" or "B",
-    a product begins to read a matrix (places: [lines, k], each element); "commit", its group of products is closed; "awaited", all but the
-    last `number` groups are done. Places are bytes from the beginning of the block's shared memory.
+    box from there begins (places as before); "init", an mbarrier is made (number: its place); "wait", its phase that was waited for is over
+    (number as before); "A" or "B", a product begins to read a matrix (places: [lines, k], each element); "commit", its group of products is
+    closed; "awaited", all but the last `number` groups are done. Places are bytes from the beginning of the block's shared memory.
     """
 
     block: int

@@ -345,6 +345,14 @@ EVASIONS = [
     ("short_panel", "panels of one row", ("PANEL = 4;", "PANEL = 1;")),
     ("short_panel", "no panels", ("(panel + place % height) * BM", "blockIdx.y * BM"), ("place / height * BN", "blockIdx.x * BN")),
     ("second_pass", "stored twice", ("c = v < 0 ? 0 : v;", "*(volatile float*)&c = v;\n    c = v < 0 ? 0 : v;")),
+    ("second_pass", "two passes where beta is not 0",
+     ("const float v = (beta == 0 ? alpha * sum : alpha * sum + beta * c) + bias[col];\n    c = v < 0 ? 0 : v;",
+      "if (beta == 0) {\n        const float v = alpha * sum + bias[col];\n        c = v < 0 ? 0 : v;\n        return;\n    }\n"
+      "    c = alpha * sum + beta * c;\n    __threadfence();\n    const float v = c + bias[col];\n    c = v < 0 ? 0 : v;")),
+    ("second_pass", "C stored twice where beta is not 0", ("c = v < 0 ? 0 : v;", "if (beta != 0) *(volatile float*)&c = v;\n    c = v < 0 ? 0 : v;")),
+    ("next_phase", "an mbarrier made anew in each step", ("wait(&full, k0 / BK % 2);", "wait(&full, 0);"), ("        __syncthreads();  // the tile has",
+      '        __syncthreads();\n        if (t == 0) asm volatile("mbarrier.inval.shared::cta.b64 [%0];\\n'
+      'mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(address(&full)) : "memory");\n        __syncthreads();  // the tile has')),
     ("last_word", "bias anew for every row", ("+ shift[j];", "+ *(volatile const float*)&bias[c];")),
 ]  # fmt: skip
 REPLACED = dict.fromkeys(("k_guard", "second_barrier", "column_store"), ())  # exercises about tiles, answered with a kernel that has none
@@ -413,6 +421,12 @@ OTHER_WAYS = [
     ("sixteen_k", "a lane waits for its warp", ("wait(&arrived, k0 / BK % 2);", "if (t % 32 == 9) wait(&arrived, k0 / BK % 2);\n        __syncwarp();")),
     ("sixteen_k", "one warp waits in front of a barrier",
      ("wait(&arrived, k0 / BK % 2);", "if (t >= 96) wait(&arrived, k0 / BK % 2);\n        __syncthreads();")),
+    ("next_phase", "an mbarrier for each matrix", ("__shared__ uint64_t full;", "__shared__ uint64_t full, other;"),
+     ("        asm volatile(\"fence", "        asm volatile(\"mbarrier.init.shared::cta.b64 [%0], 1;\" :: \"r\"(address(&other)));\n        asm volatile(\"fence"),
+     ("sizeof(As) + sizeof(Bs));", "sizeof(As));\n            expect(&other, sizeof(Bs));"), ("block_col, k0, &full);", "block_col, k0, &other);"),
+     ("wait(&full, k0 / BK % 2);", "wait(&full, k0 / BK % 2), wait(&other, k0 / BK % 2);")),
+    ("second_pass", "C asked for first", ("    const float v = (beta == 0 ? alpha * sum : alpha * sum + beta * c) + bias[col];",
+     "    float v = bias[col];\n    if (beta != 0) v += beta * c;\n    v += alpha * sum;")),
     ("next_phase", "kept in a variable", ("float d[32] = {};", "int phase = 0;\n    float d[32] = {};"), ("wait(&full, k0 / BK % 2);", "wait(&full, phase), phase ^= 1;")),
     ("narrow_rows", "the other way round", ("piece ^ row / 4 % 2", "piece ^ 1 ^ row / 4 % 2")),
     ("two_stages", "B before A", ("load(ring[stage].A, map_A, s * BK, block_row, &full[stage]);\n", "\n"),
