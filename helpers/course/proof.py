@@ -31,7 +31,7 @@ _APART = 64  # elements of K where blocks far apart show that their tiles are
 _NOT_ASKED = "not asked of blocks that share tiles of C, which leave their sums to each other in device memory."
 _SPACES = frozenset({"global", "shared", "cluster"})
 _IN_ORDER = 128  # elements of K in which the order of copies, loads and multiply-adds shows
-_IN_STAGES = 256  # in which a kernel that copies 128 of them at a time has a second stage to fill
+_IN_STAGES = 256  # in which a kernel that copies 128 of them at a time has a second stage to fill, and an mbarrier a second phase
 _OF_MATRICES = 512  # the same of kernels for tensor cores, whose rings of tiles are deeper
 _ALIKE = 0.05  # blocks are alike that differ by less
 _COUNTED = (names.INSTRUCTIONS, names.requests("global", "ld"), names.sectors("global", "ld"), names.requests("global", "st"))
@@ -46,7 +46,7 @@ def judged(
     seed computed some blocks of: what holds at one size alone has not been met.
     """
     ordered = any(expectation.of_order for expectation in expectations)
-    in_stages = any(expectation.measure is measures.stages_at_a_time for expectation in expectations)
+    in_stages = any(expectation.measure in (measures.stages_at_a_time, measures.inits_of_an_mbarrier) for expectation in expectations)
     rows, columns, steps = counted_shape(kernel, _IN_STAGES if in_stages else _IN_ORDER if ordered else 0)
     apart = ordered and rows * columns * steps // WARP > TraceFilter().limit // 2  # multiply-adds, which would leave no room for accesses
     # Nothing is asked about registers that lie in memory, and of these there may be more accesses than a trace holds.

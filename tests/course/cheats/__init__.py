@@ -350,8 +350,8 @@ EVASIONS = [
       "if (beta == 0) {\n        const float v = alpha * sum + bias[col];\n        c = v < 0 ? 0 : v;\n        return;\n    }\n"
       "    c = alpha * sum + beta * c;\n    __threadfence();\n    const float v = c + bias[col];\n    c = v < 0 ? 0 : v;")),
     ("second_pass", "C stored twice where beta is not 0", ("c = v < 0 ? 0 : v;", "if (beta != 0) *(volatile float*)&c = v;\n    c = v < 0 ? 0 : v;")),
-    ("next_phase", "an mbarrier made anew in each step", ("wait(&full, k0 / BK % 2);", "wait(&full, 0);"), ("        __syncthreads();  // the tile has",
-      '        __syncthreads();\n        if (t == 0) asm volatile("mbarrier.inval.shared::cta.b64 [%0];\\n'
+    ("next_phase", "an mbarrier made anew for each next step", ("wait(&full, k0 / BK % 2);", "wait(&full, 0);"), ("        __syncthreads();  // the tile has",
+      '        __syncthreads();\n        if (t == 0 && k0 + BK < K) asm volatile("mbarrier.inval.shared::cta.b64 [%0];\\n'
       'mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(address(&full)) : "memory");\n        __syncthreads();  // the tile has')),
     ("last_word", "bias anew for every row", ("+ shift[j];", "+ *(volatile const float*)&bias[c];")),
 ]  # fmt: skip
