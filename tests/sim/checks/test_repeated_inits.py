@@ -64,3 +64,12 @@ def test_what_was_stored_over_is_one_no_more():
     )
     run = helpers.compile(source).launch(2, 32, [np.zeros(32, np.int32)], on="cpu")
     assert [(finding.kind, finding.line) for finding in run.findings] == [("mbarrier-access", 14)]
+
+
+@pytest.mark.parametrize(("make", "many"), [(ONE, 0), (INIT, 64), (f"if (t < 2 || (blockIdx.x == 2 && t < 9)) {INIT}", 9)])
+def test_blocks_of_a_cluster_have_an_mbarrier_each(make, many):
+    source = REPEATED.replace("MAKE", make).replace("AGAIN", "").replace("PARITY", STEPS)
+    source = source.replace("void repeated", "void __cluster_dims__(3, 1, 1) repeated")
+    run = helpers.compile(source, arch="sm_90").launch(6, 64, [np.zeros(384, np.int32)], on="cpu")
+    assert [finding.kind for finding in run.findings] == (["mbarrier-init"] if many else [])
+    assert not many or f"{many} threads of a block" in run.findings[0].message
