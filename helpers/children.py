@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Generic, TypeVar
 
 APART = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # on Windows, what a session of its own is elsewhere
 TOO_LARGE = 77  # the exit status of a child that has ended itself for its memory
@@ -66,6 +66,68 @@ class ChildProcess:
         if self.process.stdin is None or self.process.stdout is None:
             raise OSError("the child was started without pipes")
         return self.process.stdin, self.process.stdout
+
+
+_Child = TypeVar("_Child", bound=ChildProcess)
+
+
+class Pool(Generic[_Child]):
+    """The children of this process that `make` starts: as many at work as are `allowed` (None: any number), and so many at rest."""
+
+    def __init__(self, make: Callable[[], _Child], allowed: int | None = 1):
+        self.changed = threading.Condition()
+        self.make, self.usual = make, sys.maxsize if allowed is None else allowed
+        self._begin()
+
+    def _begin(self) -> None:
+        self.resting: list[_Child] = []
+        self.working: dict[int, _Child] = {}  # by the thread that waits for it
+        self.allowed, self.owner = self.usual, os.getpid()
+
+    def take(self) -> _Child:
+        """A child that is at rest, or a new one, once so many may work. Raises OSError where there can be no more processes."""
+        with self.changed:
+            self._forget_another_process_s()
+            if threading.get_ident() in self.working:  # an interrupt came before it could be given back
+                self.resting.append(self.working.pop(threading.get_ident()))
+            self.changed.wait_for(lambda: len(self.working) < self.allowed)
+            alive = [child for child in self.resting if child.lives]
+            child = alive.pop() if alive else self.make()
+            self.resting = alive
+            self.working[threading.get_ident()] = child
+            return child
+
+    def give_back(self, child: _Child) -> None:
+        """By the thread that took it."""
+        with self.changed:
+            if self.working.pop(threading.get_ident(), None) is child and child.lives:  # else it was stopped with all others
+                self.resting.append(child)
+            self.changed.notify_all()
+
+    def allow(self, count: int) -> None:
+        """Let so many work from now on; who is at rest beyond that ends."""
+        with self.changed:
+            self.allowed = count
+            surplus, self.resting = self.resting[count:], self.resting[:count]
+            self.changed.notify_all()
+        for child in surplus:
+            child.stop()
+
+    def stop(self) -> None:
+        """End all of them, whatever they are doing."""
+        with self.changed:
+            self._forget_another_process_s()
+            found, self.resting, self.working = [*self.resting, *self.working.values()], [], {}
+            self.changed.notify_all()
+        for child in found:
+            child.process.kill()
+        for child in found:
+            child.process.wait()
+
+    def _forget_another_process_s(self) -> None:
+        """A fork must not share the pipes."""
+        if self.owner != os.getpid():
+            self._begin()
 
 
 # ---------------------------------------------------------------------------------------------------------- the child

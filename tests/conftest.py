@@ -67,27 +67,13 @@ def make_home(tmp_path_factory) -> Callable[[Path], Path]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _home(tmp_path_factory, make_home):
-    """A data folder for this worker; compiled kernels are shared by all tests."""
-    before = os.environ.get("GEMM_LADDER_HOME")
-    os.environ["GEMM_LADDER_HOME"] = str(make_home(tmp_path_factory.mktemp("worker") / "home"))
-    yield
-    if before is None:
-        del os.environ["GEMM_LADDER_HOME"]
-    else:
-        os.environ["GEMM_LADDER_HOME"] = before
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _processes():
-    """A check has the processor of its worker alone: the other one has work of its own."""
-    before = os.environ.get(PROCESSES)
-    os.environ[PROCESSES] = "1"
-    yield
-    if before is None:
-        del os.environ[PROCESSES]
-    else:
-        os.environ[PROCESSES] = before
+def _environment(tmp_path_factory, make_home):
+    """A data folder for this worker; compiled kernels are shared by all tests. A check has the processor of its worker alone: the other one
+    has work of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEMM_LADDER_HOME", str(make_home(tmp_path_factory.mktemp("worker") / "home")))
+        patch.setenv(PROCESSES, "1")
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

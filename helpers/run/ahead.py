@@ -7,7 +7,6 @@ one is right without a word. Any other shape is run here in its turn, so what a 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import pickle
 import threading
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from helpers import processors
-from helpers.children import ChildProcess
+from helpers.children import ChildProcess, Pool
 from helpers.toolchain.compiled import Compiled
 
 from .check_report import Case
@@ -95,7 +94,7 @@ class Ahead:
 
     def _work(self, compiled: Compiled, first: AskedShape) -> None:
         try:
-            child = _at_rest.take()
+            child = _POOL.take()
         except OSError:  # there can be no more processes
             return
         with self._changed:
@@ -110,7 +109,7 @@ class Ahead:
             child.stop()
         with self._changed:
             self._at_work.remove(child)
-        _at_rest.give_back(child)
+        _POOL.give_back(child)
 
     def _try(self, child: ChildProcess, compiled: Compiled, shape: AskedShape) -> None:
         tried: RightShape | None = None
@@ -132,33 +131,6 @@ class Ahead:
             return shape
 
 
-class _AtRest:
-    """Processes that wait for the next check: starting one takes a second."""
-
-    def __init__(self):
-        self._lock, self._children, self._owner = threading.Lock(), list[ChildProcess](), os.getpid()
-
-    def take(self) -> ChildProcess:
-        with self._lock:
-            if self._owner != os.getpid():  # a fork must not share the pipes
-                self._children, self._owner = [], os.getpid()
-            alive = [child for child in self._children if child.lives]
-            self._children = alive
-            return alive.pop() if alive else ChildProcess(MAKER, MEMORY, REST)
-
-    def give_back(self, child: ChildProcess) -> None:
-        with self._lock:
-            if child.lives and self._owner == os.getpid():
-                self._children.append(child)
-
-    def stop(self) -> None:
-        with self._lock:
-            stopped, self._children = ([] if self._owner != os.getpid() else self._children), []
-        for child in stopped:
-            with contextlib.suppress(OSError):
-                child.stop()
-
-
-_at_rest = _AtRest()
-stop = _at_rest.stop  # all that are at rest
+_POOL = Pool(lambda: ChildProcess(MAKER, MEMORY, REST), None)  # one that rests waits for the next check: to start it takes a second
+stop = _POOL.stop  # all of them
 atexit.register(stop)

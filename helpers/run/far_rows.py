@@ -37,12 +37,9 @@ def far_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Pr
 
 def products_apart(kernel: Kernel, step: int | None, seed: int) -> list[tuple[str, Problem, Problem]]:
     """The same of a kernel that `takes_batch`, for a batch of two: the matrices of the second product begin behind 2^32 elements."""
-    if not takes_batch(kernel) or tensor_maps(kernel) or pieces(kernel):
+    if not takes_batch(kernel):
         return []
-    one = _near(kernel, step, seed)
-    if one.scale_block:
-        return []
-    near = replace(one, batch=2)
+    near = replace(_near(kernel, step, seed), batch=2)
     return _one_by_one(near, [_pad(_APART // 2, of.rows, of.columns) for of in near.stored])
 
 

@@ -331,8 +331,8 @@ def _of_far_rows(kernel: Kernel, seed: int) -> str:
 
 def _of_far(kernel: Kernel, tried: Sequence[tuple[str, Problem, Problem]]) -> str:
     """The sentence of these (see `far_apart`). None of a batch that is wrong, or that the kernel leaves out, wherever its matrices lie."""
-    for near in {near for _, near, _ in tried if near.batch > 1}:
-        case, _ = _check_one(kernel, near, "cpu", PATIENCE)
+    if tried and (one := tried[0][1]).batch > 1:
+        case, _ = _check_one(kernel, one, "cpu", PATIENCE)
         if case.message or case.remark:
             return ""
     for name, near, far in tried:
@@ -501,19 +501,25 @@ def _left_out_of_k(kernel: Kernel, cases: Sequence[Case], most: float = DEEP[1])
             continue
         if problem.k in found:
             continue
-        arrays = problem.arrays()
-        before = problem.copies(arrays)
-        few = few_multiprocessors(geometry(kernel), problem, CHECKED_WALK)
         try:
-            run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=few, counters=False, findings=False, seconds=PATIENCE)
+            before, c = _product(kernel, problem)
         except CourseError:  # what takes long is not looked at
             return ""
-        if (part := parts_of_k.summed(problem, before, arrays[2])) is None:
+        if (part := parts_of_k.summed(problem, before, c)) is None:
             return ""
         found[problem.k] = part
         if len(found) == _KS:
             break
     return parts_of_k.said(list(found.values()), kernel.source)
+
+
+def _product(kernel: Kernel, problem: Problem) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+    """A, B and C as they were, and the C that the kernel makes of them."""
+    arrays = problem.arrays()
+    before = problem.copies(arrays)
+    few = few_multiprocessors(geometry(kernel), problem, CHECKED_WALK)
+    run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=few, counters=False, findings=False, seconds=PATIENCE)
+    return before, arrays[2]
 
 
 def _is_one_tile(kernel: Kernel, problem: Problem) -> bool:
@@ -546,15 +552,12 @@ def _by_columns(kernel: Kernel) -> str:
     return likely_causes.by_columns(a, b, arrays[2][:, :extent].astype(np.float64), problem.alpha, bias, problem.turned)
 
 
-def _of_maximum(kernel: Kernel, problem: Problem) -> str:
-    """What `likely_causes.of_maximum` says of a kernel for which this problem is wrong: of it, or of one with more elements."""
-    few = problem.m * problem.n < _TELLING
-    problem = fitted(kernel, problem_for(kernel, 17, 23, 19, seed=problem.seed)) if few else problem
-    arrays = problem.arrays()
-    before = tuple(array.copy() for array in arrays)
-    one = few_multiprocessors(geometry(kernel), problem, CHECKED_WALK)
-    run(kernel, problem, on="cpu", arrays=arrays, multiprocessors=one, counters=False, findings=False, seconds=PATIENCE)
-    return likely_causes.of_maximum(problem, before, arrays[2])
+def _of_maximum(kernel: Kernel, problem: Problem, before: Sequence[np.ndarray], c: np.ndarray) -> str:
+    """What `likely_causes.of_maximum` says of a wrong C, or, where that has few elements, of one with more."""
+    if problem.fused and problem.m * problem.n < _TELLING:
+        problem = fitted(kernel, problem_for(kernel, 17, 23, 19, seed=problem.seed))
+        before, c = _product(kernel, problem)
+    return likely_causes.of_maximum(problem, before, c)
 
 
 _TELLING = 64  # elements of C, of which half are below 0
@@ -597,7 +600,7 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
     if found is not None and found[0] == 2:
         if (narrow := likely_causes.rounding(kernel)) and likely_causes.wrong_by_little(problem, before, arrays, narrow.bits):
             bits = f" {narrow.said}"
-        bits = bits or (_of_maximum(kernel, problem) if problem.fused else "")
+        bits = bits or _of_maximum(kernel, problem, before, arrays[2])
         padding = likely_causes.of_padding(kernel, problem, trace, arrays[2], functools.partial(_without_padding, kernel, problem, before))
     if found is None or trace.truncated:
         return _Again(bits=bits, padding=padding)
@@ -674,11 +677,10 @@ def _check_one(
         done = run(kernel, problem, on=on, arrays=first, counters=False, **options)
         left.engine, left.why = (done.outcome.engine, done.outcome.engine_reason) if on == "cpu" else ("", "")
         if text := _with_hints(compare(problem, before, first), done, on):
+            found = done.findings if on == "cpu" else []
             if _is_of_one_product(kernel, problem, before, first):
-                return Case(problem, remark=f"{kernel.name} computes one product: {_ONLY_FIRST}"), done.findings if on == "cpu" else []
-            return Case(
-                problem, text + (f" {_of_batches(kernel, problem)}" if problem.batch > 1 else "")
-            ), done.findings if on == "cpu" else []
+                return Case(problem, remark=f"{kernel.name} computes one product: {_ONLY_FIRST}"), found
+            return Case(problem, f"{text} {_of_batches(kernel, problem)}" if problem.batch > 1 else text), found
         state = None if on == "gpu" else left.variables or done.outcome.globals_after
         if on == "gpu" or state is not None:
             in_turn = left.turns.pop() if on == "cpu" and left.turns else ""
@@ -781,12 +783,9 @@ def _ends_for_one_product(kernel: Kernel, problem: Problem, before) -> bool:
 
 def _of_batches(kernel: Kernel, problem: Problem) -> str:
     """Where the matrices of a batch lie, in sentences."""
-    slices = geometry(kernel).depth or 1
-    of_slices = (
-        f" Here gridDim.z is {problem.batch * slices}: the slices of a product are {slices}, and no more."
-        if "gridDim.z" in kernel.source
-        else ""
-    )
+    slices, of_slices = geometry(kernel).depth or 1, ""
+    if "gridDim.z" in kernel.source:
+        of_slices = f" Here gridDim.z is {problem.batch * slices}: the slices of a product are {slices}, and no more."
     of_a, of_b = "K" if problem.transa else "M", "N" if problem.transb else "K"
     return (
         "(A kernel that states grid_depth computes batches: blockIdx.z / grid_depth is the number of a block's product, and the matrices "

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import os
 import pickle
 import threading
 import time
@@ -115,60 +114,7 @@ class Child(children.ChildProcess):
         return answer
 
 
-class _Pool:
-    """The children of this process: as many at work as are allowed, one at rest."""
-
-    def __init__(self):
-        self.changed = threading.Condition()
-        self.resting: list[Child] = []
-        self.working: dict[int, Child] = {}  # by the thread that waits for it
-        self.allowed, self.owner = 1, os.getpid()
-
-    def take(self) -> Child:
-        """A child that is at rest, or a new one, once so many may work."""
-        with self.changed:
-            self._forget_another_process_s()
-            if threading.get_ident() in self.working:  # an interrupt came before it could be given back
-                self.resting.append(self.working.pop(threading.get_ident()))
-            self.changed.wait_for(lambda: len(self.working) < self.allowed)
-            alive = [child for child in self.resting if child.lives]
-            child = alive.pop() if alive else Child()
-            self.resting = alive
-            self.working[threading.get_ident()] = child
-            return child
-
-    def give_back(self, child: Child) -> None:
-        with self.changed:
-            if self.working.pop(threading.get_ident(), None) is child and child.lives:  # else it was stopped with all others
-                self.resting.append(child)
-            self.changed.notify_all()
-
-    def allow(self, count: int) -> None:
-        with self.changed:
-            self.allowed = count
-            surplus, self.resting = self.resting[count:], self.resting[:count]
-            self.changed.notify_all()
-        for child in surplus:
-            child.stop()
-
-    def stop(self) -> None:
-        """End all of them, whatever they are doing."""
-        with self.changed:
-            self._forget_another_process_s()
-            found, self.resting, self.working = [*self.resting, *self.working.values()], [], {}
-            self.changed.notify_all()
-        for child in found:
-            child.process.kill()
-        for child in found:
-            child.process.wait()
-
-    def _forget_another_process_s(self) -> None:
-        """A fork must not share the pipes."""
-        if self.owner != os.getpid():
-            self.resting, self.working, self.allowed, self.owner = [], {}, 1, os.getpid()
-
-
-_POOL = _Pool()
+_POOL = children.Pool(Child)
 
 
 atexit.register(stop)

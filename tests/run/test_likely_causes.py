@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import helpers
+from helpers.course.exercises import exercise
 from helpers.course.lesson import reference
 from helpers.run import gemm, likely_causes
 
@@ -239,8 +240,6 @@ def test_a_bias_without_relu_is_told_what_c_is_held_to():
 
 def test_a_tile_that_is_turned_within_itself_is_no_matrix_by_columns():
     """Of one tile alone the two would be the same."""
-    from helpers.course.exercises import exercise
-
     solution = exercise("turned_tile").solution
     assert solution.count("wmma::col_major") == 1
     kernel = helpers.compile(solution.replace("wmma::col_major", "wmma::row_major"), entry="turned_tile")

@@ -61,6 +61,8 @@ class SwizzledTiles(SharedCheck):
         cells = access.touched(m, self.cells).cells
         number = self.brought.reshape(-1).take(cells)
         other = np.array([False, *(mode != access.mode for _, mode in self.copies)]).take(number)
+        if not (access.overlaps or other.any()):
+            return
         alike = (number > 0) & ~other
         begins_in_another = other[np.argmin(np.where(number > 0, cells, cells.max() + 1))]  # the box in which it begins is the one meant
         if access.overlaps and not begins_in_another:
