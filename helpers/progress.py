@@ -31,7 +31,7 @@ class Progress:
     def __init__(self, what: str):
         self.what = what
         self._outer: Progress | None = None
-        self._box = None
+        self._box = self._shown_as = None
         self._start = self._last = 0.0
         self._thread = 0
         self._open = self._stopped = False
@@ -51,6 +51,8 @@ class Progress:
             from . import still  # here: it brings ipywidgets
 
             still.close(self._box)
+            if self._shown_as is not None:  # a saved notebook would keep a view of what is closed
+                self._shown_as.update({"text/html": ""}, raw=True)
         elif self._last and self._outer is None and sys.stderr.isatty():
             print(file=sys.stderr)
 
@@ -97,7 +99,7 @@ class Progress:
             button.add_class("gemm-ladder-stop")
             button.on_click(lambda _: self.stop())
             self._box = ipywidgets.HBox([self._bar, button, self._label])
-            display(self._box)
+            self._shown_as = display(self._box, display_id=True)
         if share is not None:
             self._bar.max, self._bar.value = max(share[1], 1), share[0]
         self._label.value = text

@@ -14,12 +14,18 @@ from helpers.progress import Progress
 
 @pytest.fixture
 def notebook(monkeypatch):
-    """A notebook's kernel, as far as the bar asks; what was displayed."""
+    """A notebook's kernel, as far as the bar asks; what was displayed, and what stands in its place afterwards."""
     shown = []
+
+    def display(widget, display_id):
+        assert display_id is True
+        shown.append(widget)
+        return SimpleNamespace(update=lambda data, raw: shown.append((data, raw)))
+
     monkeypatch.setattr(module, "_in_notebook", lambda: True)
     monkeypatch.setattr(module, "_PATIENCE", 0.0)
     monkeypatch.setattr(module, "_OFTEN", 0.0)
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr("IPython.display.display", display)
     return shown
 
 
@@ -38,7 +44,8 @@ def test_the_bar_follows_the_work_and_goes_away(notebook):
         assert isinstance(button, ipywidgets.Button) and button.description == "Stop"
         progress(3, 4)
         assert (bar.value, bar.max) == (3, 4) and label.value.startswith("counting: 3 of 4")
-    assert len(notebook) == 1 and notebook[0].comm is None  # closed
+    assert notebook[0].comm is None  # closed
+    assert notebook[1:] == [({"text/html": ""}, True)]
 
 
 def test_work_inside_work_has_no_bar_of_its_own(notebook):

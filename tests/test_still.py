@@ -123,7 +123,7 @@ def test_a_progress_bar_leaves_no_widgets(monkeypatch):
 
     monkeypatch.setattr(progress, "_in_notebook", lambda: True)
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    monkeypatch.setattr("IPython.display.display", lambda _: None)
+    monkeypatch.setattr("IPython.display.display", lambda _, display_id: None)
     before = set(_instances)
     with progress.Progress("counting") as bar:
         bar(1, 2)

@@ -100,8 +100,14 @@ class CompileSummary:
 
     def _repr_html_(self) -> str:
         head, *rest = repr(self).split("\n")
-        body = "".join(f"<div style='white-space:pre-wrap'>{in_html(line.strip())}</div>" for line in rest)
+        body = "".join(map(_line, (line.removeprefix("  ").rstrip() for line in rest)))
         return f"<div style='border-left:4px solid #007a5a;padding-left:.7em'><b>{html.escape(head)}</b>{body}</div>"
+
+
+def _line(text: str) -> str:
+    """One of a report, as HTML. What is indented shows code, with signs below it that mark a place."""
+    font = "font-family:var(--jp-code-font-family,monospace);" if text[:1] == " " else ""
+    return f"<div style='{font}white-space:pre-wrap'>{in_html(text)}</div>"
 
 
 @magics_class

@@ -148,6 +148,7 @@ _LEFT_OUT = -1  # the number of a line that stands for others
 _TABLE_STYLE = """<style>
 .ladder-listing-frame{container-type:inline-size;width:100%;overflow-x:auto}
 .ladder-listing{border-collapse:collapse;width:100%;max-width:84em;font-size:clamp(10px,1.5cqw,13px);line-height:1.4;color:var(--jp-content-font-color1,#222)}
+.ladder-listing-frame .ladder-listing{table-layout:auto}
 .ladder-listing caption{text-align:left;padding:.3em 0;color:var(--jp-content-font-color2,#555)}
 .ladder-listing td,.ladder-listing th{padding:1px .35em;border:0;text-align:right;background:none;vertical-align:top;white-space:nowrap}
 .ladder-listing thead th{vertical-align:bottom;white-space:normal;font-size:.85em;border-bottom:1px solid var(--jp-border-color1,#999)}

@@ -1,7 +1,7 @@
 //! kind: diagnose
 //! title: Not quite
-//! task: Every element is nearly right, no finding, and check() is not content. The more k, the worse. Find where the digits are lost, and
-//!     repair it; the tensor cores go on multiplying.
+//! task: Every element is nearly right, no finding, and check() is not content. The more k, the worse, and one product is off already. Find
+//!     where the digits are lost, and repair it; the tensor cores go on multiplying.
 //! hint: A and B are FP16 and are meant to be. C is FP32. What lies between them?
 //! hint: A product of two FP16 numbers has 22 bits, and sums of them need more. Which type do the sums have while k goes on?
 //! hint: The accumulator's element type is the last word of its fragment. What it is stored to must have the same type.
