@@ -51,12 +51,14 @@ _AGAIN = 0.01  # a prediction that is made again agrees as well as that
 
 @dataclass(frozen=True)
 class ClassClimb:
-    """One climb of somebody. rung: its figures, under the kernel's name. verified: what was done to believe it, in a word or two."""
+    """One climb of somebody. rung: its figures, under the kernel's name. verified: what was done to believe it, in a word or two. latest:
+    when the same kernel climbed there last, be it slower."""
 
     person: str
     rung: Rung
     source: str = field(repr=False)
     verified: str = ""
+    latest: str = ""
 
 
 @explained
@@ -94,10 +96,15 @@ class ClassLadder(Tabular):
 
     @property
     def product(self) -> Rung:
-        """A rung of the product and GPU that most people have climbed."""
+        """A rung of the product and GPU that most people have climbed; of several such, where the latest climb was."""
         if not self.climbs:
             raise CourseError("The class ladder is empty." + "".join(f"\n{sentence}" for sentence in self.said))
-        return max((item.rung for item in self.climbs), key=lambda rung: len({item.person for item in self._alike(rung)}))
+        return max((item.rung for item in self.climbs), key=self._rank)
+
+    def _rank(self, rung: Rung) -> tuple[int, str]:
+        """How many people have climbed at a rung's product, and when the last of them did."""
+        alike = self._alike(rung)
+        return len({item.person for item in alike}), max(item.latest for item in alike)
 
     def _alike(self, rung: Rung) -> list[ClassClimb]:
         return [item for item in self.climbs if _product(item.rung) == _product(rung)]
@@ -175,6 +182,7 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
         from .grading.apart import predicted as predict  # here: it starts processes
     best: dict[tuple, ClassClimb] = {}
     times: dict[tuple, set[str]] = {}  # of what is compared, the different climbs
+    latest: dict[tuple, str] = {}  # and when the last of them was
     for reader, climb in chosen:
         doubt = _doubt(climb)
         rung = None if doubt else _rung(climb)
@@ -184,6 +192,7 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
             said += [sentence] if sentence not in said else []
             continue
         times.setdefault(key, set()).add(json.dumps(climb, sort_keys=True))
+        latest[key] = max(latest.get(key, ""), climb["created"])
         if key not in best or (rung.tflops or 0) > (best[key].rung.tflops or 0):
             best[key] = ClassClimb(names[reader], rung, climb["source"], "recorded by the course" if rung.kind == RECORDED else "")
     said += [
@@ -192,7 +201,8 @@ def class_ladder(*paths: str | Path, again: bool = False, predict: Callable[[Map
         for key, climbs in times.items()
         if len(climbs) > 1
     ]
-    found = [item if predict is None else _predicted_again(item, predict, said) for item in best.values()]
+    dated = [replace(item, latest=latest[key]) for key, item in best.items()]
+    found = [item if predict is None else _predicted_again(item, predict, said) for item in dated]
     kept = [item for item in found if item is not None]
     kept.sort(key=lambda item: (_product(item.rung), -(item.rung.tflops or 0), item.person))
     return ClassLadder(tuple(kept), tuple(said), tuple(unread))

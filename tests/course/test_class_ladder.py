@@ -54,6 +54,20 @@ def test_the_best_of_each_stands_first(tmp_path):
     assert "Ada: 30 TFLOPS (measured)" in found.draw().alt and "<img" in found._repr_html_()
 
 
+def test_of_products_that_as_many_have_climbed_the_latest_is_shown(tmp_path):
+    """Who has only their own file sees what they climbed last, and no other because its name comes first."""
+    sizes = {"b": 512, "c": 2048, "a": 1024}  # in this order, neither by name nor by size
+    store = Store(tmp_path / "home of Ada")
+    for label, size in (*sizes.items(), ("c", 2048)):
+        values = {"label": label, "kind": "measured", "device": GPU, "m": size, "n": size, "k": size, "source": SOURCE}
+        store.climb(milliseconds=2 * size**3 / (9.0 if label in {climb.label for climb in store.climbs()} else 10.0) / 1e9, **values)
+    export(tmp_path / "Ada.json", "Ada", store)
+    found = class_ladder(tmp_path / "Ada.json")
+    assert found.product.m == 2048 and round(found.product.tflops) == 10  # the slower one is the latest, the faster one stands there
+    both = class_ladder(tmp_path / "Ada.json", climbed(tmp_path, "Bob", 5.0, m=512, n=512, k=512))
+    assert both.product.m == 512  # two people
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_row_without_its_fields_stops_nobody(again, tmp_path):
     bob = climbed(tmp_path, "Bob", 10.0)
