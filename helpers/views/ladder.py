@@ -40,7 +40,9 @@ _SPANS = {
     _ERROR: "at a prediction, the model's largest error on kernels like it to both sides",
 }
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
-_USUAL = 4.1  # inches that the Axes are high, where the rows are not many
+_USUAL = 4.1  # inches that the Axes are high, where the rows are as many as in most lessons
+_PITCH, _LOWEST = 0.42, 0.8  # inches from one row to the next where there are few, and that the Axes are high at least
+_LEFT, _BELOW, _RIGHT, _ABOVE = 2.4, 1.25, 2.05, 1.05  # inches around the Axes
 _FEWEST = 8  # characters of a line of a name that is cut
 _ONE_LINE, _SMALL = 23, 11  # characters of a name that fit beside the rungs, about; and points of one that takes two lines
 _SPEED, _SHARE = 58, 134  # where the columns of figures beside the rungs end, in points right of the Axes
@@ -92,15 +94,17 @@ def controls(rungs, device=None, log=None):
 
 
 def _size(rungs, device=None, log=False) -> tuple[float, float]:
-    """Inches: as high as many rows need, those of a class for example."""
+    """Inches: as high as many rows need, those of a class for example, and no higher than a few do. The lines of several GPUs have
+    their names among the rows, and room for them."""
     known = devices(rungs)
     chosen = device if device in known or device == "all" else next(iter(known), None)
     shown = rows([rung for rung in rungs if device == "all" or rung.device == chosen])
     long = sum(len(row.label) > _ONE_LINE for row in shown)
-    return 10, max(6.4, 2.4 + (0.42 if long > 1 else 0.3) * len(shown))
+    few = _USUAL if device == "all" or not known else min(_USUAL, max(_LOWEST, _PITCH * (len(shown) + 0.2)))
+    return 10, max(few + _BELOW + _ABOVE, 2.4 + (0.42 if long > 1 else 0.3) * len(shown))
 
 
-@picture("Ladder", controls=controls, size=_size, margins=(2.4, 1.25, 2.05, 1.05), order=90, of="rungs")
+@picture("Ladder", controls=controls, size=_size, margins=(_LEFT, _BELOW, _RIGHT, _ABOVE), order=90, of="rungs")
 def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *, ax):
     """TFLOPS per step on one device (default: the one the reader has most to do with), or of all as a share of cuBLAS.
 
@@ -247,7 +251,7 @@ def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str], spread: Sequenc
     """Labels of the rows, and what the marks of these kinds are called. spread: what the bars of errors that are drawn show."""
     ax.tick_params(axis="y", length=0, labelsize=13, pad=9)
     _name_rows(ax, labels)
-    ax.set_ylim(-0.6, max(len(labels), 3) - 0.4)
+    ax.set_ylim(-0.6, max(len(labels), 1) - 0.4)
     ax.spines["left"].set_visible(False)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.set_minor_locator(NullLocator())

@@ -179,6 +179,25 @@ def test_a_limit_that_a_rung_passes_says_whose_it_is(said):
     assert "limit of the FP32 lanes 66.9" not in said(ladder([*RUNGS, Rung("recorded", "luck", step=11, tflops=67.5)]))
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 8])
+def test_a_picture_of_a_few_rungs_is_no_higher_than_they_need(count):
+    """Each has about as much room as in a ladder of a dozen, and names and figures of two stay apart."""
+    drawn = ladder(
+        [*(Rung("recorded", f"{step}", step=step, tflops=2.0 + step, cublas_ratio=0.5) for step in range(1, count + 1)), RUNGS[7]]
+    )
+    inches = drawn.get_window_extent().height / drawn.figure.dpi
+    assert 0.79 < inches <= 0.81 * max(count, 1)
+    whole = ladder([Rung("recorded", f"{step}", step=step, tflops=2.0) for step in range(1, 13)])
+    assert drawn.figure.get_figheight() < whole.figure.get_figheight() == pytest.approx(6.4)
+    boxes = [text.get_window_extent() for text in drawn.texts if text.get_text()]
+    boxes += [text.get_window_extent() for text in (drawn.title, drawn.xaxis.label, *drawn.get_yticklabels()) if text.get_text()]
+    assert not any(one.overlaps(other) for k, one in enumerate(boxes) for other in boxes[:k])
+    legend = drawn.get_legend()
+    assert legend is None or (
+        legend.get_window_extent().y0 >= 0 and not legend.get_window_extent().overlaps(drawn.xaxis.label.get_window_extent())
+    )
+
+
 def test_only_a_limit_is_a_picture_too(said):
     assert "limit 66.9" in said(ladder([RUNGS[7]]))
 
