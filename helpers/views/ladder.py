@@ -200,7 +200,8 @@ def _row(ax, y: int, row: Row, start: float) -> bool:
         if rung.spread and any(rung.kind in kinds for kinds in _SPREAD.values()):
             half = rung.tflops * rung.spread / 2  # of the samples' inter-quartile range, or what the model was off by at worst
             colour = GREEN if rung.kind == "predicted" else INK
-            ax.errorbar(rung.tflops, y, xerr=half, color=colour, elinewidth=1.2, capsize=4, zorder=2.5)
+            cap = 4 if rung.kind == "recorded" else MARKS[rung.kind][-1] / 2 + 3  # its ticks are seen beyond a mark that is wider
+            ax.errorbar(rung.tflops, y, xerr=half, color=colour, elinewidth=1.2, capsize=cap, zorder=3.5)
     if not timed:
         ax.annotate("counted, not timed", (start, y), (6, 0), textcoords="offset points", va="center", color=QUIET, fontsize=12)
         return False

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import matplotlib.colors
 import pytest
+from matplotlib.container import ErrorbarContainer
 
 from helpers.views import ladder
 from helpers.views.canvas import GREEN, PICTURES
@@ -132,6 +133,19 @@ def test_error_bars_are_the_spread():
     predicted = ladder([Rung("predicted", "naive", step=1, tflops=7.1, mine=True, spread=0.1)])
     assert [text.get_text() for text in predicted.get_legend().get_texts()] == ["you, predicted", "model's largest error"]
     assert "half of" not in str([text.get_text() for text in ladder(RUNGS[3:4]).get_legend().get_texts()])
+
+
+@pytest.mark.parametrize("kind", ["predicted", "measured", "recorded"])
+def test_no_mark_hides_the_ticks_of_an_error(kind):
+    """A mark is wider than the error of most: what the legend calls a line must be seen."""
+    bar = Rung("recorded", "fast", step=2, tflops=124.0)
+    drawn = ladder([bar, Rung(kind, "mine", step=1, tflops=14.0, mine=True, spread=0.22)])
+    (ticks,) = (one for one in drawn.containers if isinstance(one, ErrorbarContainer))
+    parts = [ticks[0], *ticks[1], *ticks[2]]
+    marks = [line for line in drawn.lines if line.get_marker() in ("o", "^")] + list(drawn.patches)
+    assert marks and min(part.get_zorder() for part in parts if part) > max(mark.get_zorder() for mark in marks)
+    widest = max((line.get_markersize() + line.get_markeredgewidth() for line in drawn.lines if line.get_marker() in ("o", "^")), default=0)
+    assert all(cap.get_markersize() > widest + 2 for cap in ticks[1])
 
 
 def test_all_names_of_marks_lie_in_the_picture():
