@@ -39,6 +39,7 @@ _SPANS = {
     _RUNS: "The short line at a time spans the middle half of its runs",
     _ERROR: "at a prediction, the model's largest error on kernels like it to both sides",
 }
+_PART = 0.02  # of a line's TFLOPS, by which a rung's own cuBLAS is another run than the line's
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are as many as in most lessons
 _PITCH, _LOWEST = 0.42, 0.8  # inches from one row to the next where there are few, and that the Axes are high at least
@@ -127,7 +128,8 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
         ax.set_xscale("log")
     in_brackets = [_row(ax, y, row, start) for y, row in enumerate(shown)]
     lines = [rung for rung in chosen if rung.tflops and (rung.kind == "limit" or rung.name == CUBLAS)]
-    _verticals(ax, lines, max((rung.tflops for rung in timed), default=0))
+    several = _of_several_runs(lines, timed)
+    _verticals(ax, lines, max((rung.tflops for rung in timed), default=0), several)
     ax.set_xlim(start, high * (1.35 if log else 1.04))
     spread = [kind for kind in _SPREAD if any(rung.kind in _SPREAD[kind] and rung.spread for rung in timed)]
     _finish(ax, [row.label for row in shown], {rung.kind: _who(rung) for row in shown for rung in row.rungs}, spread)
@@ -146,7 +148,7 @@ def ladder(rungs: Sequence[Any], device: str | None = None, log: bool = False, *
     own = "; no time of cuBLAS is recorded here" if unknown else own
     ax.set_xlabel(f"TFLOPS (10¹² operations per second), {_scale(log)}{own}")
     said = [f"{row.label}: " + ", ".join(_say(rung) for rung in _once(row.rungs)) for row in shown]
-    said += [f"{rung.name} ({rung.kind}): {digits(rung.tflops)} TFLOPS" for rung in lines]
+    said += [f"{_line_name(rung, several)} ({rung.kind}): {digits(rung.tflops)} TFLOPS" for rung in lines]
     said += [f"No time of cuBLAS is recorded for {types}, {shape}, on {device}: where there is a GPU, profile() runs it"] if unknown else []
     said += ["; ".join(_SPANS[kind] for kind in spread)] if _RUNS in spread else []
     return f"Ladder on {device}, {types}, {shape}. " + (". ".join(said) + "." if said else "No kernel has climbed yet.")
@@ -228,9 +230,22 @@ def _font(rung) -> dict[str, Any]:
     return {"va": "center", "fontsize": 13, "color": AS_TEXT[GREEN] if rung.mine else INK, "weight": "bold" if rung.mine else "normal"}
 
 
-def _verticals(ax, lines, fastest: float) -> None:
+def _of_several_runs(lines: Iterable[Any], timed: Iterable[Any]) -> bool:
+    """Is the share of cuBLAS beside a recorded rung another one than the line of the recorded cuBLAS shows? Each rung was timed in turn
+    with a cuBLAS of its own, and the line is the fastest of these."""
+    best = max((rung.tflops for rung in lines if rung.name == CUBLAS and rung.kind == "recorded"), default=0)
+    shares = [(rung.tflops / best, rung.cublas_ratio) for rung in timed if best and rung.kind == "recorded" and rung.cublas_ratio]
+    return any(abs(of_line - of_own) > _PART * of_own for of_line, of_own in shares)
+
+
+def _line_name(rung, several: bool) -> str:
+    """What a line is called. several: the recorded cuBLAS is the fastest of runs that differ."""
+    return f"fastest {CUBLAS}" if several and rung.name == CUBLAS and rung.kind == "recorded" else rung.name
+
+
+def _verticals(ax, lines, fastest: float, several: bool) -> None:
     """cuBLAS and the limit, each with its figure at the top; the published cuBLAS only where none was recorded. A limit that the fastest
-    rung passes is another unit's than that rung's, and says whose."""
+    rung passes is another unit's than that rung's, and says whose. several: see `_line_name`."""
     best: dict[str, Any] = {}
     for rung in lines:
         key = "limit" if rung.kind == "limit" else CUBLAS
@@ -242,7 +257,8 @@ def _verticals(ax, lines, fastest: float) -> None:
         ax.axvline(rung.tflops, color=colour, linestyle=dashes, linewidth=2, zorder=0.8)
         kind = f" ({rung.kind})" if rung.kind == "published" else ""
         left = key == CUBLAS
-        name = f"{rung.name if not left and fastest > _PASSED * rung.tflops else key}{kind} {_three_digits(rung.tflops)}"
+        title = _line_name(rung, several) if left or fastest > _PASSED * rung.tflops else key
+        name = f"{title}{kind} {_three_digits(rung.tflops)}"
         ax.annotate(name, (rung.tflops, 1), (-5 if left else 5, 3), xycoords=("data", "axes fraction"),
                     textcoords="offset points", ha="right" if left else "left", va="bottom", fontsize=12, weight="bold",
                     color=AS_TEXT[ORANGE if key == CUBLAS else VERMILLION], annotation_clip=False)  # fmt: skip

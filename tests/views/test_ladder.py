@@ -222,6 +222,17 @@ def test_whose_cublas_a_share_is_of_is_said_where_there_are_shares(rungs, said):
     assert ladder(rungs).get_xlabel().endswith("; each % is of the cuBLAS in its own run") == said
 
 
+@pytest.mark.parametrize(("share", "several"), [(100 / 105, False), (0.97, False), (1.0, True), (0.9, True)])
+def test_a_line_that_is_not_the_cublas_of_a_share_says_that_it_is_the_fastest(share, several, said):
+    """100 % of cuBLAS beside a bar that ends in front of its line: that was another run."""
+    rungs = [Rung("recorded", "fast", step=1, tflops=100.0, cublas_ratio=share), Rung("recorded", "cuBLAS", tflops=105.0, cublas_ratio=1.0)]
+    mine = Rung("measured", "mine", tflops=50.0, cublas_ratio=0.9, mine=True)  # on the reader's GPU: no run of the course's
+    picture = ladder([*rungs, mine, Rung("published", "cuBLAS", tflops=99.0)])
+    assert ("fastest cuBLAS 105" in said(picture)) == several and "cuBLAS 105" in said(picture)
+    assert ("fastest cuBLAS (recorded): 105 TFLOPS" in picture.alt) == several and "cuBLAS (published)" in picture.alt
+    assert "fastest" not in said(ladder([rungs[0], Rung("published", "cuBLAS", tflops=105.0)]))
+
+
 def test_that_no_time_of_cublas_is_recorded_is_said():
     """Of FP16 to FP32 for example, or of a size that nobody has measured; where a share stands beside a rung, there was one."""
     mine = Rung("predicted", "mine", step=1, tflops=300.0, mine=True, dtype="float16")
