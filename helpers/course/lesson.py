@@ -468,14 +468,6 @@ class Climb:
     profile: Profile
     saved: store.SavedClimb
 
-    @property
-    def reached(self) -> int | None:
-        """The last step that the reader has climbed to: what lies above would answer the questions of later lessons. None for a kernel
-        of no step, which stands beside all."""
-        if self.profile.kernel.step is None:
-            return None
-        return max((row.step for row in store.own().climbs() if row.step is not None), default=0)
-
     def __str__(self) -> str:
         profile = self.profile
         name = profile.kernel.lesson_name
@@ -496,9 +488,8 @@ class Climb:
             from helpers.front import widgets  # here: widgets import matplotlib, which only a lesson that draws should wait for
 
         print(self)
-        problem = self.profile.problem
-        display(
-            widgets.ladder(
-                (problem.m, problem.n, problem.k), problem.dtype, problem.out_dtype, device=self.profile.device, until=self.reached
-            )
-        )
+        problem, step = self.profile.problem, self.profile.kernel.step
+        # What lies above would answer the questions of later lessons. A kernel of no step stands beside all.
+        until = None if step is None else step.number
+        size = problem.m, problem.n, problem.k
+        display(widgets.ladder(size, problem.dtype, problem.out_dtype, device=self.profile.device, until=until, climbed=True))

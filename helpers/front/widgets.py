@@ -477,20 +477,23 @@ def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "
 @explained
 def ladder(
     size: int | tuple[int, int, int] = 4096, dtype: str = "float32", out_dtype: str = "", *,
-    device: str | None = None, state: str = "ladder", until: int | None = None,
+    device: str | None = None, state: str = "ladder", until: int | None = None, climbed: bool = False,
 ) -> Panel:  # fmt: skip
     """The ladder at one size for one pair of element types, with a menu of GPUs and a logarithmic or linear scale.
 
     size: M = N = K, or (M, N, K).
     dtype, out_dtype: as in `Problem`. device: the one to show first.
-    until: only steps up to this number, so that a lesson that asks for a prediction does not show the answer.
+    until: only steps up to this number, so that a lesson that asks for a prediction does not show the answer. climbed: and of later steps
+    those on which you have a rung here.
     """
     from helpers.course.rungs import rungs  # here: it opens the reader's file, which looking at a run should not
 
     m, n, k = size if isinstance(size, tuple) else (size, size, size)
     if not isinstance(until, int | None):
         raise CourseError(f"until={until!r}: it is the number of the last step to show, such as until=5.")
-    rows = [row for row in rungs(m, n, k, dtype=dtype, out_dtype=out_dtype) if until is None or row.step is None or row.step <= until]
+    every = rungs(m, n, k, dtype=dtype, out_dtype=out_dtype)
+    own = {row.step for row in every if row.mine} if climbed else set()
+    rows = [row for row in every if until is None or row.step is None or row.step <= until or row.step in own]
     names = {name.lower(): name for name in {row.device for row in rows}}
     initial = {"device": names[device.lower()]} if device and device.lower() in names else {}
     return panel("ladder", rows, state, **initial)

@@ -145,7 +145,24 @@ def test_climbing_saves_a_rung():
     (saved,) = store.climbs()
     assert (saved.label, saved.kind, saved.step, saved.m) == ("coalesced", "recorded", 2, 512)
     assert saved.source == reference("coalesced").source
-    assert climb.reached == 2
+
+
+def shown_steps(climb: lesson.Climb, monkeypatch) -> list[int]:
+    """The steps on the ladder that a climb shows."""
+    displayed = []
+    monkeypatch.setattr("IPython.display.display", displayed.append)
+    climb._ipython_display_()
+    (panel,) = displayed
+    return [int(number) for number in re.findall(r"[.] (\d\d) [a-z]", panel.shown)]
+
+
+def test_a_climb_shows_no_step_that_the_reader_has_not_met(monkeypatch):
+    """The ladder ends at the step of the lesson; of those above it stands what the reader has climbed, and nothing that lies between."""
+    climb = reference("coalesced").climb(512)
+    assert shown_steps(climb, monkeypatch) == [1, 2]
+    for step, size in ((7, 512), (4, 1024)):  # the second one stands on another ladder
+        store.climb(step=step, label="x", kind="measured", device="H200 SXM", m=size, n=size, k=size, milliseconds=0.02, source="x")
+    assert shown_steps(climb, monkeypatch) == [1, 2, 7]
 
 
 def test_a_picture_of_a_large_product_is_refused_at_once():
@@ -234,7 +251,7 @@ def test_what_cannot_be_launched_says_so():
         lesson.reference(0)
 
 
-def test_a_kernel_from_a_file_climbs_at_any_shape(tmp_path):
+def test_a_kernel_from_a_file_climbs_at_any_shape(tmp_path, monkeypatch):
     path = tmp_path / "my kernel.cu"
     path.write_text("\ufeff" + reference("coalesced").source.replace("coalesced(", "mine(").replace("k < K", "k < K + 0"), encoding="utf-8")
     mine = lesson.from_file(path)
@@ -242,7 +259,8 @@ def test_a_kernel_from_a_file_climbs_at_any_shape(tmp_path):
     climb = mine.climb((256, 128, 64))
     (saved,) = store.climbs()
     assert (saved.m, saved.n, saved.k, saved.step, saved.label) == (256, 128, 64, None, "my kernel")
-    assert climb.reached is None and climb.profile.problem.flops == 2 * 256 * 128 * 64
+    assert climb.profile.problem.flops == 2 * 256 * 128 * 64
+    assert {1, 12, 18} <= set(shown_steps(mine.climb(512), monkeypatch)), "a kernel of no step stands beside all"
     for size, said in (((1, 2), "three: "), ((1, -2, 3), "whole number"), ((600, 8, 8), "size=512 or less")):
         with pytest.raises(CourseError, match=said):
             mine.show(size)
