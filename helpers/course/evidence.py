@@ -107,7 +107,7 @@ class Recorded:
     def __str__(self) -> str:
         return "\n".join([*(
             f"{rung.name} at {rung.m} × {rung.n} × {rung.k}: {rung.milliseconds:.4g} ms, {digits(rung.tflops)} TFLOPS "
-            f"(recorded, {rung.device}, {rung.date})"
+            f"(recorded, {rung.device}, {rung.date}{f'; noisy: {rung.noisy}' if rung.noisy else ''})"
             for rung in self.rows
         ), *self.missing])  # fmt: skip
 

@@ -430,12 +430,14 @@ class Profile(Tabular):
             else:
                 found.append(self.timed.why_no_cublas)
             if timing.noisy:
-                found.append(f"Noisy: {timing.noisy}. Do not trust the last digits.")
+                found.append(_noise(timing.noisy))
         elif self.recorded:
             found.append(
                 f"Recorded on {self.gpu_name}, {self.recorded.date}: {self.milliseconds:.4g} ms, {digits(self.tflops)} TFLOPS. "
                 f"This is the course's own kernel, unchanged, so that stands{self._model_says}."
             )
+            if self.recorded.noisy:
+                found.append(_noise(self.recorded.noisy))
         elif self.prediction:
             found.append(
                 f"Predicted for {self.gpu_name}: {self.milliseconds:.4g} ms, {digits(self.tflops)} TFLOPS. {self.prediction.statement}"
@@ -459,6 +461,11 @@ class Profile(Tabular):
             (Cell(what, f"<code>{html.escape(what).replace('_', '_<wbr>')}</code>"), value, meaning) for what, value, meaning in self.rows()
         ]
         return Table((), rows, f"{self.kernel.lesson_name}:", left=(0, 2), below=self.sentences())
+
+
+def _noise(why: str) -> str:
+    """What to think of a time whose samples say so themselves."""
+    return f"Noisy: {why}. Do not trust the last digits."
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ class Rung:
     "published" for others'; "limit" for what the hardware could do. mine: the reader's. tflops and milliseconds are
     None for a counted climb. step: the step it belongs to, None for cuBLAS, limits and kernels outside the course.
     spread: of a time that was measured, the inter-quartile range of its samples over their median; of one that was predicted, twice
-    the model's largest error on runs of kernels like it that it had not seen. None where it is not known.
+    the model's largest error on runs of kernels like it that it had not seen. None where it is not known. noisy: why a recorded time
+    should not be trusted to the last digits, or "".
     """
 
     kind: str
@@ -68,6 +69,7 @@ class Rung:
     spread: float | None = None
     mine: bool = False
     out_dtype: str = "float32"
+    noisy: str = ""
 
     @property
     def label(self) -> str:
@@ -283,7 +285,7 @@ def _recorded_rungs(product: Mapping[str, Any]) -> Iterable[Rung]:
         }  # fmt: skip
         yield Rung(
             **common, name=row["slug"], step=row["step"], milliseconds=row["milliseconds"], tflops=row["tflops"],
-            cublas_ratio=row["cublas_ratio"], clock_mhz=row["clock_mhz"], spread=row["spread"],
+            cublas_ratio=row["cublas_ratio"], clock_mhz=row["clock_mhz"], spread=row["spread"], noisy=row.get("noisy", ""),
         )  # fmt: skip
         if row.get("cublas_milliseconds"):
             time = row["cublas_milliseconds"]

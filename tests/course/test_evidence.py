@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helpers.course import evidence, rungs
+from helpers.course.lesson import reference
 from helpers.errors import CourseError
 
 
@@ -78,6 +79,7 @@ def test_recorded_times_name_their_device_and_day():
     found = evidence.recorded("naive", 4095, 4096)
     assert [rung.m for rung in found.rows] == [4095, 4096]
     assert "recorded, H200 SXM, 20" in str(found)
+    assert str(found).count("recorded, ") == 2 and "noisy" not in str(found)
     with pytest.raises(CourseError, match="not recorded at 77"):
         evidence.recorded("naive", 77)
 
@@ -93,6 +95,17 @@ def test_where_a_source_has_several_kernels_of_one_idea_the_fastest_stands():
     found = evidence.speedup("bank_conflicts", "thread_tile_2d", kinds=["published"], device="RTX A6000")
     same = [rung for rung in rungs.published() if (rung.step, rung.source) == (6, found.fast.source) and rung.device == "RTX A6000"]
     assert len(same) > 1 and found.fast.tflops == max(rung.tflops for rung in same)
+
+
+def test_a_recorded_time_says_that_it_is_noisy(monkeypatch):
+    every = rungs.recorded()
+    rows = [row | {"noisy": "samples spread by 9%"} if row["slug"] == "naive" and row["m"] == 4096 else row for row in every]
+    monkeypatch.setattr(rungs, "recorded", lambda: rows)
+    said = str(evidence.on_record("naive", 4096, 1024)).splitlines()
+    assert said[0].endswith("; noisy: samples spread by 9%)") and "noisy" not in said[1]
+    profile = reference("naive").profile(4096)
+    assert "Noisy: samples spread by 9%. Do not trust the last digits." in profile.sentences()
+    assert not any("oisy" in sentence for sentence in reference("naive").profile(1024).sentences())
 
 
 def test_what_is_not_on_record_is_said(monkeypatch):
