@@ -1,8 +1,8 @@
 """Sliders and menus around the pictures: they wire, and compute nothing.
 
 `panel(name, run)` is one picture with its controls, `explore(run)` all of them, `compare(before, after)` two runs under one
-another, in any picture. What a picture shows and which controls it has is said in its own file of `views`; here a change of a control
-leads to a new drawing, and nothing else.
+another, in any picture, `titled({name: panel, …})` several panels, each below its name. What a picture shows and which controls it has
+is said in its own file of `views`; here a change of a control leads to a new drawing, and nothing else.
 
 What the reader set is kept per `state` (usually the kernel's name) and picture, so that running the cell again, with a
 changed kernel, shows the same line, block and step as far as they still exist.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import html
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ipywidgets
@@ -472,6 +472,25 @@ def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "
         PICTURES[picture].must_draw(run, **initial)
     runs = {f"{place}: {_state(run, None)}": run for place, run in (("before", before), ("after", after))}
     return Comparison(runs, state, names if picture in names else [*names, picture], picture, initial)
+
+
+class Titled(still.Kept):
+    """Panels under one another, each below its name."""
+
+    def __init__(self, panels: Mapping[str, Panel]):
+        self.panels = dict(panels)
+        super().__init__([part for name, one in self.panels.items() for part in (ipywidgets.HTML(f"<b>{html.escape(name)}</b>"), one)])
+
+
+@explained
+def titled(panels: Mapping[str, Panel]) -> Titled:
+    """Pictures under one another, of variants for example, each below its name: {"with padding": widgets.banks(run), …}."""
+    if not isinstance(panels, Mapping) or not panels or not all(isinstance(name, str) for name in panels):
+        raise CourseError(f'titled() takes pictures by their names, as titled({{"before": widgets.banks(run)}}), not {panels!r}.')
+    for name, one in panels.items():
+        if not isinstance(one, Panel):
+            raise CourseError(f"titled() was given a {type(one).__name__} as {name!r}: give a picture, as widgets.banks(run).")
+    return Titled(panels)
 
 
 @explained

@@ -2,6 +2,7 @@
 
 import re
 
+import ipywidgets
 import numpy as np
 import pytest
 
@@ -129,6 +130,21 @@ def test_compare_shows_two_runs_side_by_side(shared):
     left, right = pair.panels
     assert "32 sectors" in alt(left) and "4 sectors" in alt(right)
     assert "before: naive" in pair.children[2].children[0].children[0].value
+
+
+def test_pictures_of_variants_stand_each_below_its_name(shared):
+    panels = {"with <padding>": widgets.tiles(shared), "without": widgets.owners(shared)}
+    made = widgets.titled(panels)
+    said = [child.value if isinstance(child, ipywidgets.HTML) else child for child in made.children]
+    assert said == ["<b>with &lt;padding&gt;</b>", panels["with <padding>"], "<b>without</b>", panels["without"]]
+    kept = made._repr_mimebundle_()
+    assert "without" in str(kept) and str(kept).count("data:image/png") == 2, "a saved notebook has the pictures"
+
+
+@pytest.mark.parametrize("wrong", [{}, [1], {1: None}, {"a": 3}, {"a": "b"}])
+def test_what_is_no_picture_has_no_title(wrong):
+    with pytest.raises(CourseError, match="titled.. "):
+        widgets.titled(wrong)
 
 
 def test_compare_changes_the_picture_of_both_sides_and_keeps_it(shared):
