@@ -381,6 +381,13 @@ STREAMS = "moves data, in a signature of its own"
 OTHERS = "computes, in a signature of its own"
 SPILLS = "much in local memory"
 TILES = "tiles in shared memory"
+# What these classes are in a sentence on kernels; the names of the others are said as they are.
+_IN_A_SENTENCE = {
+    TENSOR_OTHERS: "they use tensor cores, and have signatures of their own",
+    STREAMS: "they move data, and have signatures of their own",
+    OTHERS: "they compute, and have signatures of their own",
+    SPILLS: "they keep much in local memory",
+}
 _SOME = 0.01  # conversions, or atomic operations, for each FP32 instruction of a warp, from which a product is like none on record
 _WIDE = re.compile(r"\bcvt(?:\.r\w)?\.(?:f32\.f64|f64\.f32)\b")
 _SPILLED = 0.02  # local loads and stores for each FP32 instruction of a warp, from which they count
@@ -433,6 +440,11 @@ def milliseconds(need: Demand, gpu: GPU, constants: Constants) -> float:
 _NO_FLOAT64 = "they compute on float32, and this one on float64"
 
 
+def in_a_sentence(like: str) -> str:
+    """What kernels of a class have in common, as it stands in brackets behind “kernels like this one”."""
+    return _IN_A_SENTENCE.get(like, like)
+
+
 def _unlike(need: Demand) -> str:
     """Why the errors on recorded kernels say nothing of this one, as the end of a sentence."""
     like = _class_by_unit(need)
@@ -461,11 +473,11 @@ def statement(need: Demand, gpu: GPU, from_counters: str = "") -> str:
     if from_counters:
         error = _fitted_file()["error"]
         off = {name: error["kernels"][name] for name in error["classes"][like]}
-        tried = f"On the {len(off)} recorded kernels like this one ({like}), each of which it was not fitted on"
+        tried = f"On the {len(off)} recorded kernels like this one ({in_a_sentence(like)}), each of which it was not fitted on"
         device, every = error["device"], [abs(value) for values in off.values() for value in values]
     else:
         kernels = len({row["run"].rpartition(" at ")[0] for row in rows})
-        tried = f"On {len(rows)} recorded runs of {kernels} kernels like this one ({like}), none of which it was fitted on"
+        tried = f"On {len(rows)} recorded runs of {kernels} kernels like this one ({in_a_sentence(like)}), none of which it was fitted on"
         device, every = validation()["device"], [abs(row["error"]) for row in rows]
     said = f"{tried}, the model was off by {sum(every) / len(every):.0%} on average and {max(every):.0%} at worst, on {device}"
     said = begin + said

@@ -72,7 +72,7 @@ def test_recorded_launches_are_like_themselves(name):
     run = recorded_launches.counted(name, size)
     (row,) = [row for row in predict.validation()["runs"] if row["run"] == f"{name} at {size} × {size}"]
     got = run.predict("H200 SXM")
-    assert f"kernels like this one ({row['class']})" in got.error, got.error
+    assert f"kernels like this one ({predict.in_a_sentence(row['class'])})" in got.error, got.error
     assert got.milliseconds == pytest.approx(row["predicted"], rel=1e-3), "run: python -m helpers.course.validate"
 
 
@@ -94,3 +94,20 @@ def test_where_no_instructions_were_counted_their_units_are_not_said_to_be_idle(
     got = gemm.count(kernel, gemm.Problem(256, 256, 256)).predict("H200 SXM")
     assert got.error.startswith("From the counters alone, since a branch depends on data. None of the kernels on which that was tried")
     assert "the fullest unit is" not in got.limiter
+
+
+def test_a_class_is_said_in_a_sentence_that_has_a_verb_or_is_a_name():
+    """“kernels like this one (computes, in a signature of its own)” was none."""
+    for like in {row["class"] for row in predict.validation()["runs"]} | {
+        predict.OTHERS,
+        predict.STREAMS,
+        predict.TENSOR_OTHERS,
+        predict.SPILLS,
+    }:
+        said = predict.in_a_sentence(like)
+        assert said.startswith("they ") or said in (
+            "tensor cores",
+            "tiles in shared memory",
+            "tiles in registers",
+            "global memory alone",
+        ), said
