@@ -9,19 +9,22 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from helpers.errors import Finding, RunError, called_from
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.lines import calls_outwards
 
 if TYPE_CHECKING:
     from helpers.sim.code.sites import Site
 
-    from .protocols import LoadedKernel
+    from .protocols import LoadedKernel, Machine
 
 MAX_FINDINGS = 100
 MAX_HINTS = 2  # what comes later follows from them as a rule
+_OTHER_WARPS = re.compile(r",? or (?:at )?a named (?:one|barrier) \(bar\.sync number, threads\) where other warps do something else")
 
 
 @functools.cache
@@ -104,6 +107,12 @@ class Findings:
     def stop(self, message: str, line: int | None):
         """End the run: it cannot go on."""
         raise RunError(message, line, list(self.found.values()))
+
+
+def for_block(m: Machine, advice: str) -> str:
+    """Advice that names __syncthreads(), for the block of this launch: in one of a single warp, __syncwarp() is enough, and there are no
+    others to think of."""
+    return _OTHER_WARPS.sub("", advice).replace("__syncthreads()", "__syncwarp()") if m.threads <= WARP else advice
 
 
 def at(line: int | None) -> str:

@@ -11,7 +11,7 @@ from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sites import AccessKind
 
 from .accesses import Access, MatrixAccess, PieceAccess, Touched
-from .findings import place_of
+from .findings import for_block, place_of
 from .landings import Landing, Landings
 from .observer import SharedCheck
 from .protocols import Machine, PhaseBarrier
@@ -189,7 +189,7 @@ class MissingWait(SharedCheck):
         block, thread, offset = self.cells.place(m, touched, i)
         index = int(copy[i])
         other = self.launch.program.sites[index - 1 if index > 0 else self.landings[-1 - index].site]
-        lacking, advice = "has not been waited for", None
+        lacking, advice = "has not been waited for", ADVISED["missing-wait"]
         if other.op is AccessKind.BULK_LOAD:
             of_other_layout = site.op is AccessKind.WARPGROUP and site.index in self._read_by_another_swizzle()
             barrier = None if index > 0 else self.landings[-1 - index].barrier
@@ -200,7 +200,8 @@ class MissingWait(SharedCheck):
         m.findings.add(
             "missing-wait", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, where the asynchronous copy of line {other.line} {lacking}.",
-            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)), advice=advice, sites=(site, other),
+            other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(bad)), advice=for_block(m, advice),
+            sites=(site, other),
         )  # fmt: skip
         return True
 
@@ -208,7 +209,7 @@ class MissingWait(SharedCheck):
         """Numbers of the sites of products that read a tile in another layout than it was copied in, as far as that is looked for."""
         return next((check.apart for check in self.cells.checks if isinstance(check, SwizzledTiles)), set())
 
-    def _of_groups(self, m: Machine, row: int, cell: int) -> tuple[str, str | None]:
+    def _of_groups(self, m: Machine, row: int, cell: int) -> tuple[str, str]:
         """What a cp.async to a granule lacks, and what to do: it may be in no group, or in one that a wait leaves under way."""
         if "pipeline" in m.launch.source:
             return "has not been waited for", PIPELINE
@@ -217,7 +218,7 @@ class MissingWait(SharedCheck):
         queue = m.asynchronous.get("copies")
         closed, left, closed_then = (queue and queue.state_of(m, row, cell * self.cells.granule)) or (True, None, True)
         if left is None:
-            return "has not been waited for", None if closed else IN_NO_GROUP
+            return "has not been waited for", ADVISED["missing-wait"] if closed else IN_NO_GROUP
         place = place_of(m.program, left.position)
         wait = f"may still be writing: the wait at {place}" if place else "may still be writing: the latest wait"
         if not closed_then:

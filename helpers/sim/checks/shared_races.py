@@ -9,7 +9,7 @@ from helpers.sim.code.sites import AccessKind, Site
 
 from .accesses import SEVERAL, Access, MatrixAccess, PieceAccess, Touched
 from .beyond_array import without_strays
-from .findings import place_of
+from .findings import for_block, place_of
 from .missing_wait import TOO_FEW_ADVICE, unheeded
 from .observer import SharedCheck
 from .protocols import LoadedKernel, Machine, PhaseBarrier
@@ -33,6 +33,7 @@ TWO_WRITES_ADVICE = (
     "meant. A barrier helps only where the second is to replace the first."
 )
 WARP_ADVICE = "Lanes of one warp race here: put __syncwarp(), or __syncthreads(), between the two accesses."
+ONE_WARP_ADVICE = "Lanes of one warp race here, and the block has no other: put __syncwarp() between the two accesses."
 LANES_OR_ALL_ADVICE = (
     "Lanes of one warp race here: put __syncwarp() between the two accesses, or a barrier of all threads that use this place: a named one "
     "(bar.sync number, threads) where other warps do something else."
@@ -513,13 +514,14 @@ class SharedRaces(SharedCheck):
         missing = "with no barrier between"
         if name == "writer" and other.op is AccessKind.COPY and (wait := int(self.copied.reshape(-1)[cell]) - WAITED) >= 0:
             missing, advice = self._behind_its_wait(wait)
+        advice = advice or (self.meetings and _of_copies(site, other)) or (UPDATE_ADVICE if _updates(site, other) else self._ordering(
+            m, name, cell, who, other_who, touched.who[conflict], last[conflict], verb
+        ))  # fmt: skip
         m.findings.add(
             "race", site.line,
             f"Thread {thread} {verb} {self.cells.at(offset)}, which {other_thread} {other_verb} at {line_of(site, other)} {missing}.",
             other_line=other.line, block=block, thread=thread, count=int(np.count_nonzero(conflict)), sites=(site, other),
-            advice=advice or (self.meetings and _of_copies(site, other)) or (UPDATE_ADVICE if _updates(site, other) else self._ordering(
-                m, name, cell, who, other_who, touched.who[conflict], last[conflict], verb
-            )),
+            advice=for_block(m, advice or ADVISED["race"]),
         )  # fmt: skip
 
     def _behind_its_wait(self, position: int) -> tuple[str, str]:
@@ -556,7 +558,9 @@ class SharedRaces(SharedCheck):
             row = self.cells.row_of(cell)
             passed = self.clocks.now(row, other_who - 1) > getattr(self, f"{name}_turn").reshape(-1)[cell]
         if within:
-            return PARTIAL_ADVICE if passed else LANES_OR_ALL_ADVICE if self.meetings else WARP_ADVICE
+            if passed or m.threads <= WARP:
+                return PARTIAL_ADVICE if passed else ONE_WARP_ADVICE
+            return LANES_OR_ALL_ADVICE if self.meetings else WARP_ADVICE
         if self.meetings:
             met = other_who > 0 and self._warp_is_met(name, cell, max(who, 1) - 1, other_who - 1)
             of_copies = np.count_nonzero(self.handed) == 1  # who announces their bytes

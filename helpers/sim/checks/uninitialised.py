@@ -14,7 +14,7 @@ from helpers.sim.code.sites import AccessKind
 
 from . import unwritten
 from .accesses import Access, BulkDeviceAccess, DeviceAccess
-from .findings import Unclear
+from .findings import Unclear, for_block
 from .observer import DeviceCheck, SharedCheck
 from .protocols import Machine
 from .shared_cells import SharedCells, first
@@ -43,7 +43,7 @@ class UninitialisedShared(SharedCheck):
     def matrix_read(self, m: Machine, access: Access) -> None:
         self._look(m, access, "which no thread has written and no copy has filled", FILLED)
 
-    def _look(self, m: Machine, access: Access, lacking: str, advice: str | None = None) -> None:
+    def _look(self, m: Machine, access: Access, lacking: str, advice: str = ADVISED["uninitialized"]) -> None:
         if self.complete:
             return
         touched = access.touched(m, self.cells)
@@ -55,7 +55,7 @@ class UninitialisedShared(SharedCheck):
             per = max(1, WORD // self.cells.granule)
             whole = ~self.known.reshape(-1, per).any(axis=1)[touched.cells // per] & bad
             block, thread, offset = self.cells.place(m, touched, first(bad))
-            read = unwritten.Read(f"A thread reads {self.cells.at(offset)}, {lacking}.", block, thread, advice)
+            read = unwritten.Read(f"A thread reads {self.cells.at(offset)}, {lacking}.", block, thread, for_block(m, advice))
             if carried:
                 unwritten.carry(m, access.site, read, int(np.count_nonzero(bad)), bool(whole.any()))
             else:

@@ -31,7 +31,7 @@ class Read:
     message: str
     block: tuple[int, int, int] | None
     thread: tuple[int, int, int] | None
-    advice: str | None
+    advice: str
 
     def tell(self, m: Machine, site: Site, count: int) -> None:
         m.findings.add(
