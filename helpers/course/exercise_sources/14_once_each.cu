@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(32)
             const int k = i / BN, c = i % BN;
             Bs[k][c] = k0 + k < K && block_col + c < N ? B[size_t(k0 + k) * ldb + block_col + c] : __half(0.0f);
         }
-        __syncwarp();
+        __syncwarp();  // the tiles are complete
         //[solution
         wmma::fragment<wmma::matrix_b, 16, 16, 16, __half, wmma::row_major> right[2];
         for (int j = 0; j < 2; j++) wmma::load_matrix_sync(right[j], &Bs[0][16 * j], BN + SKEW);
@@ -60,10 +60,10 @@ extern "C" __global__ void __launch_bounds__(32)
         //|        wmma::load_matrix_sync(a, As[16 * i], BK + SKEW);
         //|        wmma::load_matrix_sync(b, &Bs[0][16 * j], BN + SKEW);
         //|        wmma::mma_sync(sums[i][j], a, b, sums[i][j]);
-        //|        __syncwarp();
+        //|        __syncwarp();  // behind a barrier nothing counts as loaded: the compiler loads anew for each product
         //|    }
         //]
-        __syncwarp();
+        __syncwarp();  // and read, before the next ones overwrite them
     }
     for (int i = 0; i < 4; i++)
         wmma::store_matrix_sync(&Cs[i / 2 * 16][i % 2 * 16], sums[i / 2][i % 2], BN, wmma::mem_row_major);
