@@ -1,7 +1,7 @@
 //! kind: change
 //! title: Promotion
 //! task: Every result is within the error bound that any order of adding has. But where K is long and all numbers are positive, the errors are
-//!     all on one side, and together many times those of float32. Let the CUDA cores add up what the tensor cores have summed over a
+//!     all on one side, and together many times those of FP32. Let the CUDA cores add up what the tensor cores have summed over a
 //!     short stretch of k, so short that at K = 4096 the errors are at most 10 times 2^-24 of the results.
 //! hint: float addition rounds to the nearest, and errors go either way. A tensor core cuts off. How often is something cut off from a
 //!     sum that is large already?
