@@ -450,6 +450,7 @@ CLAIMS = (
           lambda: (-(-4096 // 192) * 32, H200.sms, f"{-(-4096 // 192) * 32 / H200.sms:.1f}"), lambda: 0.3 < 704 / H200.sms % 1 < 0.36),
     Claim(19, "To make it once and add to it gains {} %", lambda: logged(r"Descriptors made once and added to: \+ (\d+) %")),
     Claim(19, "**Clusters lose here**, {} to {} %", clusters_lose),
+    Claim(19, "with clusters of two the third line has {} and {}", lambda: logged(r"consumers: [^|]+\| [^|]+, with clusters (\d+) \| (\d+)")),
     Claim(19, "At 1024 the kernel has {} of cuBLAS: there are {} tiles for {} multiprocessors",
           lambda: (f"{beside_cublas('fp8', 1024):.2f}", 1024 // 256 * (1024 // 128), H200.sms)),
     Claim(19, "From 2048 on it is faster", holds=lambda: all(beside_cublas("fp8", size) > 1 for size in (2048, 4096, 8192))),
