@@ -7,10 +7,11 @@ import numpy as np
 from helpers.errors import CourseError
 from helpers.run.block_scales import Quantized
 
-from .canvas import INK, heading, picture
+from .canvas import INK, PAPER, heading, picture
 
 _NAMES = "A", "B"
 _GAP = 0.09  # between the two matrices, of the width
+_MOST = 64  # blocks along a side between which there is room for a line
 
 
 @picture("Factors of blocks", size=(11, 4.6), margins=(0.9, 0.85, 0.9, 1.05), order=216, of="quantized")
@@ -34,6 +35,7 @@ def block_factors(left, right=None, *, ax):
     low, high = min(one.min() for one in logs), max(one.max() for one in logs)
     if high - low < 1e-6:
         high = low + 1
+    blocks = ((left.across, left.along), (right.along, right.across))  # rows and columns of one, as it is drawn
     ax.set_axis_off()
     heading(ax, "Factors of blocks", detail="what is stored times its block's factor is the number; colours are powers of two")
     width = (1 - 2 * _GAP) / 2
@@ -41,6 +43,7 @@ def block_factors(left, right=None, *, ax):
         here = ax.inset_axes((place * (width + _GAP), 0.0, width, 0.86))
         image = here.imshow(one, aspect="auto", cmap="cividis", vmin=low, vmax=high, interpolation="nearest")
         rows, columns = one.shape
+        _edges(here, one.shape, blocks[place])
         across, down = ("K", "rows of A") if name == "A" else ("columns of B", "K")
         here.set_xlabel(f"{across} ({columns})", fontsize=12.5)
         here.set_ylabel(f"{down} ({rows})", fontsize=12.5)
@@ -54,3 +57,11 @@ def block_factors(left, right=None, *, ax):
         for name, one, item in zip(_NAMES, logs, (left, right), strict=True)
     )
     return f"Two maps of factors. {said}."
+
+
+def _edges(ax, shape: tuple[int, int], block: tuple[int, int]) -> None:
+    """Lines between blocks of so many rows and columns: where factors are nearly the same, colours show no block."""
+    for whole, part, line in ((shape[0], block[0], ax.axhline), (shape[1], block[1], ax.axvline)):
+        if part and -(-whole // part) <= _MOST:
+            for place in range(part, whole, part):
+                line(place - 0.5, color=PAPER, linewidth=1)

@@ -24,6 +24,19 @@ def test_each_map_has_a_factor_for_each_number_where_it_lies(along, across):
     assert f"{left.factors.size} factors" in ax.child_axes[0].get_title(loc="left") and "2^" in ax.alt
 
 
+def test_blocks_are_parted_by_lines_where_there_is_room():
+    """Of a matrix without outliers all factors are nearly the same: without lines it is a patch of one colour."""
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal((256, 1024)).astype(np.float32), random.standard_normal((1024, 300)).astype(np.float32)
+    ax = block_factors(quantized(a, 128, 1), right=quantized(b.T, 128, 128))
+    drawn = [[(line.get_xdata()[0], line.get_ydata()[0]) for line in one.lines] for one in ax.child_axes[:2]]
+    ends = [128 * i - 0.5 for i in range(1, 8)]
+    assert [x for x, _ in drawn[0]] == ends, "between blocks along K; 256 rows have no room"
+    assert [y for _, y in drawn[1]][:7] == ends and [x for x, _ in drawn[1]][7:] == [127.5, 255.5]
+    one = quantized(np.ones((4, 8), np.float32), 0, 0)
+    assert not any(inset.lines for inset in block_factors(one, one).child_axes[:2])
+
+
 def test_matrices_with_one_factor_have_a_scale_as_well():
     ones = quantized(np.ones((4, 8), np.float32), 0, 0)
     assert block_factors(ones, ones).alt.count("1 factors") == 2
