@@ -464,7 +464,7 @@ class Profile(Tabular):
 
 
 def _noise(why: str) -> str:
-    """What to think of a time whose samples say so themselves."""
+    """The sentence on a noisy time, measured or recorded."""
     return f"Noisy: {why}. Do not trust the last digits."
 
 

@@ -45,7 +45,7 @@ from helpers.sim.counting.machine_code import lookup_cycles
 
 from . import chain, hardware, mixes, tensor_cores
 from .cycles.chip import chip, figures
-from .cycles.estimate import batch, estimate
+from .cycles.estimate import estimate
 from .cycles.multiprocessor import WORDS, WarpState
 from .delays import delays
 from .device_memory import device_memory
@@ -518,8 +518,10 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
             pipe = need.product / 2 / device.sms / tensor_cores.fmas(device, need.matrix_types)
             slower = walked.off_peak if walked else 1.0
             terms |= tiled.terms if tiled else {tensor_cores.TENSOR_UNIT: slower * pipe * _quantised(need.blocks, device.sms)}
-        if problem is None and need.least_bytes <= device.l2_bytes:  # the first of the launches that are timed together fetches it for all
-            terms["DRAM bandwidth"] /= batch(known, parts)
+        if (
+            walked and problem is None and need.least_bytes <= device.l2_bytes
+        ):  # the first of the launches that are timed together fetches it for all
+            terms["DRAM bandwidth"] /= walked.batch
         hard = max(terms[name] for name in _PEAKS if name in terms)
         waiting = together(known, terms["DRAM bandwidth"], parts["device.sharpness"])
         total = max(waiting, hard)  # a kernel that does less than it says is no faster than the hardware

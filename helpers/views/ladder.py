@@ -39,7 +39,7 @@ _SPANS = {
     _RUNS: "The short line at a time spans the middle half of its runs",
     _ERROR: "at a prediction, the model's largest error on kernels like it to both sides",
 }
-_PART = 0.02  # of a line's TFLOPS, by which a rung's own cuBLAS is another run than the line's
+_PART = 0.02  # of a line's TFLOPS: a rung's own cuBLAS that differs by more was another run
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are as many as in most lessons
 _PITCH, _LOWEST = 0.42, 0.8  # inches from one row to the next where there are few, and that the Axes are high at least

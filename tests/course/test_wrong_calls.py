@@ -95,7 +95,7 @@ def run(kernel):
         (lambda k: what_if(k.gemm(8, on="cpu"), ["a"]), r"There is no change \['a'\]. There are: registers without banks, "),
         (lambda k: what_if(k.gemm(8, on="cpu"), changes=3), "changes=3: give {words: figures}, such as "),
         (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": 3}), "a dictionary of figures, .* not 3"),
-        (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": {"code.lines": 0}}), "nothing would ever run with fewer than 16"),
+        (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": {"code.lines": 0}}), "nothing would ever run with fewer than 4"),
         (lambda k: what_if(k.gemm(8, on="cpu"), changes={"a": {"queue.global": 0}}), "nothing would ever run with fewer than 1"),
     ],
 )

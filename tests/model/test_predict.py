@@ -142,7 +142,7 @@ def test_a_launch_in_its_own_signature_takes_as_long_as_in_the_course_s():
     given = compile_kernel(source, entry="product_tiled")
     product = gemm.count(given, gemm.problem_for(given, 1024, 1024, 1024))
     assert own.predict().milliseconds == pytest.approx(product.predict().milliseconds, rel=0.05)
-    assert own.predict().states and f"({predict.OTHERS})" in own.predict().error
+    assert own.predict().states and f"({predict.in_a_sentence(predict.OTHERS)})" in own.predict().error
     assert own.predict().tflops is None and product.predict().tflops
 
 

@@ -2,7 +2,8 @@
 
 The middle block stands for all. How many trips it really takes follows from the counted instructions of the launch. What one trip
 takes is the slope of the simulation once it is under way. Blocks come in turns of as many as fit on a multiprocessor; the one with the
-most blocks ends last.
+most blocks ends last, and where each has one turn, the one that is farthest from its code. Code beyond what is there before a kernel
+begins comes from DRAM in a first launch.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ _TOO_LONG = "one block takes too many instructions"
 
 @dataclass(frozen=True)
 class Estimate:
-    """cycles: of the launch, from its first block to its last, at the GPU's clock, on average over the launches that are timed together,
-    of which the first finds L2 overwritten. states: share of all cycles of its warps, by WarpState, in that first one: Nsight Compute
-    empties the caches, too. by_instruction: cycles of the warps of one multiprocessor, by SASS index and WarpState. by_line: the same by
-    line. trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full multiprocessor. off_peak: how many times as
-    long its matrix instructions keep the tensor cores as at the peak rate. executed: warp instructions of the launch, by opcode.
-    by_data: some of its loads are of places that data say.
+    """cycles: of the launch, from its first block to its last, at the GPU's clock, on the slowest multiprocessor, on average over the
+    launches that are timed together (`batch` of them), of which the first finds L2 overwritten. states: share of all cycles of its warps,
+    by WarpState, in that first one: Nsight Compute empties the caches, too. by_instruction: cycles of the warps of one multiprocessor, by
+    SASS index and WarpState. by_line: the same by line. trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full
+    multiprocessor. off_peak: how many times as long its matrix instructions keep the tensor cores as at the peak rate. executed: warp
+    instructions of the launch, by opcode. by_data: some of its loads are of places that data say.
     """
 
     cycles: float
@@ -60,6 +61,7 @@ class Estimate:
     executed: Mapping[str, float] = field(default_factory=dict)
     usual: bool = False
     by_data: bool = False
+    batch: int = 1
 
 
 @dataclass(frozen=True)
@@ -156,18 +158,23 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
             first, cold = through(between)[0], most
     except _TooLongError:
         return None, _TOO_LONG
-    lines = {launch.code[k].line for visit in launch.path.visits for k in range(visit.start, visit.end)}
-    cycles += (parts["code.first_line"] * len(lines) + cold - cycles) / batch(cycles, parts)
-    found = first.estimate(cycles, compiled, launch.path.function, turns)
+    alone = turns == 1 and not left and launch.blocks > 1  # nothing comes after the first turn: the launch ends with the slowest
+    slowest = parts["code.slowest"] * whole.waits_for_code * cycles if alone else 0.0
+    each, fetches = parts["code.cold_miss"], launch.cold_misses()
+    cycles, cold = cycles + slowest, max(cold, cycles) + slowest + each * len(fetches)
+    together = _batch(cold, parts)
+    cycles += (cold - cycles) / together
+    fetching = {index: each * warps * launch.resident for index, warps in fetches.items()}
+    found = first.estimate(cycles, compiled, launch.path.function, turns, fetching)
     matrix = [times for i in launch.path.function.instructions if (times := matrix_cycles(i, parts))]
     return replace(
         found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0,
-        executed=launch.executed(), usual=launch.path.usual, by_data=launch.path.by_data,
+        executed=launch.executed(), usual=launch.path.usual, by_data=launch.path.by_data, batch=together,
     ), ""  # fmt: skip
 
 
-def batch(cycles: float, parts: Chip) -> int:
-    """How many launches are timed together, the first of which finds nothing in L2, where each takes so many cycles."""
+def _batch(cycles: float, parts: Chip) -> int:
+    """How many launches are timed together, the first of which finds nothing in L2, where one that finds nothing takes so many cycles."""
     each = cycles / parts.gpu.clock_mhz + parts["launch.microseconds"]
     return max(1, math.ceil(parts["launch.batch"] / each))
 
@@ -290,8 +297,16 @@ class _Turn:
     trips: float
     per_trip: float
 
-    def estimate(self, cycles: float, compiled, function: SassFunction, turns: int) -> Estimate:
+    @property
+    def waits_for_code(self) -> float:
+        """The part of its warps' cycles in the steady loop in which they wait for lines of code; 0 where there is no loop."""
+        return self.simulated.missed / (sum(map(sum, self.simulated.steady.values())) or 1.0)
+
+    def estimate(self, cycles: float, compiled, function: SassFunction, turns: int, fetching: Mapping[int, float]) -> Estimate:
+        """fetching: cycles of warps that wait for code which nobody has fetched before, by SASS index."""
         spent: dict[int, dict[WarpState, float]] = defaultdict(lambda: defaultdict(float))
+        for index, value in fetching.items():
+            spent[index][WarpState.NO_INSTRUCTION] += value
         for table, factor in ((self.simulated.steady, self.stretch), (self.simulated.rest, 1.0)):
             for index, row in table.items():
                 for state, value in zip(WarpState, row, strict=True):
@@ -369,6 +384,24 @@ class _Launch:
         more = max(0.0, (self._block(loop) - executed) / loop.size)
         cycles = result.cycles + more * per_trip
         return _Turn(cycles, result, 1 + more / measured, kept + more, per_trip)
+
+    def cold_misses(self) -> dict[int, int]:
+        """SASS index of each instruction at which warps wait for code from DRAM -> how many warps of a block do. In a launch behind another
+        kernel that finds L2 overwritten: at each jump to lines that nobody has fetched, and after so many lines without one. Code that is
+        short enough is there before the kernel begins. For warps that go the same way: who takes turns with others counts as jumping."""
+        if self.code[-1].line < self.chip["code.cold_beyond"]:
+            return {}
+        first: dict[int, int] = {}
+        come: dict[int, int] = defaultdict(int)  # bits of warps, by the same index
+        for start, end, warps in dict.fromkeys((visit.start, visit.end, visit.warps) for visit in self.path.visits):
+            for index in range(start, end):
+                come[first.setdefault(self.code[index].line, index)] |= warps
+        found, before, fetched = {}, None, 0.0
+        for line, index in first.items():
+            if before is None or line != before + 1 or line > fetched:
+                found[index], fetched = come[index].bit_count(), line + self.chip["code.cold_lines"] - 1
+            before = line
+        return found
 
     def executed(self) -> dict[str, float]:
         """Warp instructions of all blocks, by opcode."""

@@ -6,6 +6,7 @@ has not issued for longest, whoever issued last. What an instruction needs: its 
 banks, a place in its queue, its line of code. The queues of shared memory have places of their own and some in common. One load/store
 unit serves the queues of all, a wavefront or a line a cycle, and a warp's next shared load after twice as long; what L1
 lacks comes from L2 at the rate of its port, in sectors or in requests, and whoever else wants it meanwhile waits for it, too.
+What asynchronous copies bring takes the unit's wavefronts when it comes.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
 """
@@ -73,7 +74,7 @@ class Simulated:
     """cycles: until the last warp has ended. reached: the cycles at which so many instructions had been issued as were asked for.
 
     steady, rest: instruction -> cycles of warps in each WarpState, between the first two of `reached`, and otherwise. spells: of
-    the steady part, if they were asked for.
+    the steady part, if they were asked for. missed: cycles of warps in that part that wait for lines of code.
     """
 
     cycles: float = 0.0
@@ -82,18 +83,20 @@ class Simulated:
     steady: dict[int, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0] * len(WarpState)))
     rest: dict[int, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0] * len(WarpState)))
     spells: list[Spell] = field(default_factory=list)
+    missed: float = 0.0
 
 
 class _Warp:
     """base: when its next instruction may issue, by the last one's stall count. ready: by everything that is known; _NEVER while something
     is not. gate, queues: of its next instruction, see `_Gate`. free: when each scoreboard is; holding: how many hold it that have not
-    been served. groups: of copies [not yet served, when there, closed]. why: the state it is in until `ready`. held: dispatch stalls of
-    its sub-partition before. throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions
-    of its sub-partition had `passed` there before. served: when the load/store unit may take its next shared load."""
+    been served. groups: of copies [not yet served, when there, closed]. why: the state it is in until `ready`. misses: what it waits for
+    first is its next line of code. held: dispatch stalls of its sub-partition before. throttled: what it was throttled by first, until
+    when that lasts if it is known, and how many instructions of its sub-partition had `passed` there before. served: when the load/store
+    unit may take its next shared load."""
 
     __slots__ = (
-        "at_barrier", "base", "block", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "number", "passed",
-        "position", "queues", "ready", "served", "slow", "steps", "throttled", "throttled_until", "why",
+        "at_barrier", "base", "block", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "misses", "number",
+        "passed", "position", "queues", "ready", "served", "slow", "steps", "throttled", "throttled_until", "why",
     )  # fmt: skip
 
     def __init__(self, steps, block: int, number: int, home: int):
@@ -104,7 +107,7 @@ class _Warp:
         self.holding = [0] * SCOREBOARDS
         self.slow = [False] * SCOREBOARDS
         self.groups: list[list] = []
-        self.at_barrier = self.queues = False
+        self.at_barrier = self.queues = self.misses = False
         self.gate: str | None = None
         self.why = _WAIT
         self.throttled: int | None = None
@@ -241,6 +244,7 @@ class Multiprocessor:
         self.l2_request = at_work(chip["load_store.l2_request_alone"], chip["load_store.l2_request"], active)
         self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
         self.turn = 0
+        self.arriving: list[tuple[float, float]] = []  # what copies bring into shared memory: (when it comes, cycles of the unit)
         self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there
         self.latest: list[_Warp | None] = [None] * SUB_PARTITIONS
         self.next: list[float] = [_NEVER] * (SUB_PARTITIONS + 1)
@@ -276,8 +280,9 @@ class Multiprocessor:
         if step.line != warp.line:
             warp.line = step.line
             warp.fetched = self.code.when(step.line, warp.last)
+        warp.misses = warp.fetched > ready
         if warp.position and step.index != warp.steps[warp.position - 1][0].index + 1 and warp.base + self.branch > warp.fetched:
-            warp.fetched = warp.base + self.branch
+            warp.fetched, warp.misses = warp.base + self.branch, False
         if warp.fetched > ready:
             ready, warp.why = warp.fetched, _NO_INSTRUCTION
         for board in step.waits:
@@ -457,6 +462,8 @@ class Multiprocessor:
         row[_SELECTED] += 1
         row[_WAIT] += stalled
         row[warp.why] += held_up
+        if steady and warp.misses and warp.why == _NO_INSTRUCTION:
+            done.missed += held_up
         waited, throttle, throttled = now - ready, _WAIT, 0.0
         if warp.throttled is not None:
             until = min(warp.throttled_until, now) if warp.throttled == _MATH_PIPE_THROTTLE else now
@@ -513,8 +520,8 @@ class Multiprocessor:
     # -- the load/store unit
 
     def _look(self, now: float) -> None:
-        """Wake the unit for the instruction that it can serve next."""
-        first = _NEVER
+        """Wake the unit for what it can serve next."""
+        first = self.arriving[0][0] if self.arriving else _NEVER
         for number, queue in enumerate(self.queues):
             if queue and (opens := self._open(queue, number)) < first:
                 first = opens
@@ -530,7 +537,11 @@ class Multiprocessor:
         return served if served > opens else opens
 
     def _serve(self, now: float) -> None:
-        """Take one instruction from the queues, in turn."""
+        """Write what has come for shared memory, or take one instruction from the queues, in turn."""
+        if self.arriving and self.arriving[0][0] <= now:
+            self.unit = now + heapq.heappop(self.arriving)[1]
+            self._look(now)
+            return
         queues = len(self.queues)
         for k in range(queues):
             number = (self.turn + k) % queues
@@ -576,9 +587,10 @@ class Multiprocessor:
         self._look(now)
 
     def _load(self, warp: _Warp, step: Scheduled, cost, visit: int, now: float, begun: float) -> tuple[float, float]:
-        """(cycles of the unit, when the data are there)."""
+        """(cycles of the unit, when the data are there: of a copy, at the unit, which then writes them)."""
         taken = max(self.request, cost.lookups)
-        taken = taken + cost.wavefronts * self.wavefront if step.kind == COPY else max(taken, cost.sectors / 4)
+        if step.kind != COPY:
+            taken = max(taken, cost.sectors / 4)
         there = begun + step.latency + taken - 1
         bringer = cost.bringers[warp.number] if cost.bringers else -1
         if bringer >= 0:
@@ -595,4 +607,6 @@ class Multiprocessor:
             elif when > now + step.latency:
                 taken += self.under_way
             there = max(there, when)
+        if step.kind == COPY and cost.wavefronts:
+            heapq.heappush(self.arriving, (there, cost.wavefronts * self.wavefront))
         return taken, there

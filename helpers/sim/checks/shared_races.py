@@ -550,16 +550,19 @@ class SharedRaces(SharedCheck):
         return f"{TWO_WRITES_ADVICE} {said}" if unread else said
 
     def _advice(self, m: Machine, name: str, cell: int, who: int, other_who: int, whos, lasts) -> str | None:
-        """What to do, if it is not to call __syncthreads(). whos, lasts: all that race, as the arrays have them."""
+        """What to do, if it is not to call __syncthreads(), or __syncwarp() in a block of one warp. whos, lasts: all that race, as the
+        arrays have them."""
         mine, theirs = (whos - 1) // WARP, np.where(lasts > 0, (lasts - 1) // WARP, -2 - lasts)
         within = m.threads <= WARP or bool(((mine == theirs) & (whos > 0)).all())
         passed = False
         if self.warp_barriers and who > 0 and other_who > 0:
             row = self.cells.row_of(cell)
             passed = self.clocks.now(row, other_who - 1) > getattr(self, f"{name}_turn").reshape(-1)[cell]
+        if within and passed:
+            return PARTIAL_ADVICE
+        if m.threads <= WARP:
+            return ONE_WARP_ADVICE
         if within:
-            if passed or m.threads <= WARP:
-                return PARTIAL_ADVICE if passed else ONE_WARP_ADVICE
             return LANES_OR_ALL_ADVICE if self.meetings else WARP_ADVICE
         if self.meetings:
             met = other_who > 0 and self._warp_is_met(name, cell, max(who, 1) - 1, other_who - 1)

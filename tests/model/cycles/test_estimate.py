@@ -3,6 +3,7 @@
 Tests of: helpers.course.validate, helpers.model.cycles.scheduled
 """
 
+import math
 import tomllib
 
 import numpy as np
@@ -13,7 +14,7 @@ from helpers.course.comparing import edited
 from helpers.model import hardware, predict
 from helpers.model.cycles.chip import chip
 from helpers.model.cycles.estimate import estimate, main_loop
-from helpers.model.cycles.multiprocessor import WORDS
+from helpers.model.cycles.multiprocessor import WORDS, WarpState
 from helpers.run import gemm, kernel
 from helpers.run.gpu import event_timing
 from helpers.sim.counting.machine_code import Visit
@@ -204,25 +205,45 @@ def test_the_ladder_climbs_as_it_was_recorded(table):
                 assert other["predicted"] > row["predicted"], (row["run"], other["run"])
 
 
-@pytest.mark.parametrize("slug", ["thread_tile_2d", "double_buffer"])
-def test_warps_wait_for_what_nsight_compute_says_they_do(slug):
+@pytest.mark.parametrize(("slug", "within"), [("thread_tile_2d", 0.06), ("double_buffer", 0.05), ("async_copy", 0.05), ("schedule", 0.05)])
+def test_warps_wait_for_what_nsight_compute_says_they_do(slug, within):
     row = next(row for row in recorded_states.recorded() if (row["slug"], row["size"]) == (slug, 1024))
     found, why = estimate(counted(slug, 1024), H200)
     assert not why
     shares = {WORDS[state]: share for state, share in found.states.items()}
     for word, share in row["states"].items():
-        assert shares[word] == pytest.approx(share, abs=0.1), word
+        assert shares[word] == pytest.approx(share, abs=within), word
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("slug", "microseconds"), [("thread_tile_2d", 36.1), ("bank_conflicts", 37.1), ("warp_tile", 19.3), ("async_copy", 0.2)]
+    ("slug", "microseconds"),
+    [("thread_tile_2d", 36.1), ("bank_conflicts", 37.1), ("warp_tile", 19.3), ("async_copy", 0.2), ("schedule", 20.5)],
 )
 def test_what_is_not_in_l2_takes_as_much_longer_as_was_measured(slug, microseconds):
-    """Launches alone, with L2 overwritten and as the launch before left it: kernels/LOG.md, run 22. Code apart, for which the model has
-    more than was measured."""
-    first, later = (estimate(counted(slug, 1024), H200, {"launch.batch": batch, "code.first_line": 0})[0].cycles for batch in (0, 1e9))
+    """Launches alone, with L2 overwritten and as the launch before left it: kernels/LOG.md, run 22. That of step 11 is its code."""
+    first, later = (estimate(counted(slug, 1024), H200, {"launch.batch": batch})[0].cycles for batch in (0, 1e9))
     assert (first - later) / H200.clock_mhz == pytest.approx(microseconds, rel=0.15, abs=0.5)
+
+
+@pytest.mark.slow
+def test_code_of_more_than_128_kb_is_waited_for_at_each_jump():
+    """The first launch of step 11; Nsight Compute sampled 8 % of all cycles behind its loop: kernels/LOG.md, run 34."""
+    run = counted("schedule", 1024)
+    found, usual = (estimate(run, H200, changed)[0] for changed in (None, {"code.cold_beyond": 1e6}))
+    of_code = [sum(row.get(WarpState.NO_INSTRUCTION, 0.0) for row in one.by_instruction.values()) for one in (found, usual)]
+    misses = (of_code[0] - of_code[1]) / (math.prod(run.block) / 32 * chip(H200)["code.cold_miss"])
+    jumps, lines = 48, 49 + 280  # behind the loop, and before its end: as Nsight Compute counts what is executed
+    assert misses == pytest.approx(jumps + lines / 6, rel=0.1)
+    assert found.states[WarpState.NO_INSTRUCTION] > usual.states[WarpState.NO_INSTRUCTION] + 0.1
+
+
+@pytest.mark.parametrize(("slug", "waits"), [("double_buffer", True), ("thread_tile_2d", False), ("naive", False)])
+def test_the_slowest_multiprocessor_decides_only_where_lines_of_code_are_waited_for(slug, waits):
+    """The loops of 01 and 05 fit in the cache: they wait for branches, everywhere alike."""
+    run = counted(slug, 1024)
+    found, none = (estimate(run, H200, changed)[0].cycles for changed in (None, {"code.slowest": 0}))
+    assert (found > 1.05 * none) == waits and (found == pytest.approx(none, rel=1e-3)) != waits
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from helpers.course import rungs
 from helpers.model import hardware
 from helpers.model.cycles import chip
 from helpers.model.cycles.multiprocessor import WORDS, Away, Multiprocessor, WarpState
-from helpers.model.cycles.scheduled import BARRIER, FIXED, LOAD, SHARED, STORE, Scheduled
+from helpers.model.cycles.scheduled import BARRIER, COPY, FIXED, LOAD, SHARED, STORE, Scheduled
 from helpers.sim.counting.machine_code import AccessCost, Visit
 
 H200 = chip.chip(hardware.gpu("H200 SXM"))
@@ -64,11 +64,14 @@ def test_what_a_warp_kept_to_reuse_is_lost_to_the_next_warp():
     assert per_instruction([parting] * 64, warps=8) == pytest.approx(2, abs=0.05)
 
 
-@pytest.mark.parametrize(("count", "expected"), [(512, 1.0), (1536, 1.0), (3072, 2.24), (4096, 2.23)])
+@pytest.mark.parametrize(
+    ("count", "expected"), [(512, 1.0), (1536, 1.0), (2112, 1.29), (2176, 1.52), (2240, 1.72), (2304, 1.85), (3072, 2.40), (6144, 2.40)]
+)
 def test_a_loop_beyond_the_instruction_cache_is_fetched_again_each_time(count, expected):
-    """One warp on each sub-partition; with more of them, a line serves all (measured: 2.02 for two)."""
+    """One warp on each sub-partition; with more of them, a line serves all (measured: 2.02 for two). Of a loop that is a few lines too
+    long only those are fetched that share a set with five lines. Measured: kernels/LOG.md, run 22."""
     code = [FFMA] * count
-    assert per_instruction(code, repeat=2) == pytest.approx(expected, rel=0.1)
+    assert per_instruction(code, repeat=2) == pytest.approx(expected, rel=0.11)
     assert per_instruction(code, warps=8, repeat=2) * 2 < 1.2 * max(2.0, expected)
 
 
@@ -182,6 +185,23 @@ def test_the_result_of_a_shared_load_comes_two_cycles_later_for_each_wavefront(w
 def test_a_warp_that_is_alone_loses_nothing_by_giving_way():
     alone = [noted([replace(FFMA, gives_way=gives_way)] * 6, 1, 1) for gives_way in (False, True)]
     assert alone[0] == alone[1]
+
+
+def test_what_a_copy_brings_takes_the_unit_when_it_comes():
+    """A shared load behind copies waits for their look-ups, and not for the wavefronts that their data will take."""
+    copy, load = replace(PLAIN, kind=COPY, latency=34.0), replace(PLAIN, kind=SHARED, result=0, latency=23.0)
+    code = [*4 * [copy], load, replace(FFMA, waits=(0,))]
+    lookups, wavefronts = 4.0, 4.0
+    costs = {k: AccessCost(1, wavefronts, lookups, 4.0, 4.0, (0,), asked=4.0) for k in range(4)} | {4: AccessCost(1, 1.0, 0.0, 0.0)}
+    waited = ran(code, 1, costs=costs).rest[5][WarpState.SHORT_SCOREBOARD]
+    none = ran(code, 1, costs=costs | {k: replace(costs[k], wavefronts=0.0) for k in range(4)}).rest[5][WarpState.SHORT_SCOREBOARD]
+    assert waited == none > 3 * lookups
+
+    idle = round((H200["latency.l2"] + H200["latency.crowd"]) / 15) + 1  # until the data come
+    late = [*code[:5], *idle * [replace(PLAIN, stall=15)], *8 * [load], replace(FFMA, waits=(0,))]
+    reads = {k: AccessCost(1, 1.0, 0.0, 0.0) for k in range(5 + idle, 13 + idle)}
+    ends = [ran(late, 1, costs=costs | reads | change).cycles for change in ({}, {k: replace(costs[k], wavefronts=60.0) for k in range(4)})]
+    assert ends[1] > ends[0] + 20, "when the data come, loads wait for them"
 
 
 @pytest.mark.parametrize("warps", [1, 4, 8, 16, 32])
