@@ -6,8 +6,8 @@
 //   warps, a warpgroup, multiply 64 rows by 256 columns with one wgmma: straight from shared memory, B as it lies, by
 //   rows, and while the instruction works the threads go on.
 // What it saves: the registers and instructions of copies, of ldmatrix and of edges; fragments of A and B.
-// What it costs: GPUs other than Hopper. TMA takes rows that begin at multiples of 16 bytes; of other matrices the
-//   course makes it copies first, and their time counts.
+// What it costs: GPUs other than Hopper. TMA takes rows that begin at multiples of 16 bytes; other matrices the
+//   course first copies into such rows, and that time counts.
 
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -67,13 +67,14 @@ __device__ void load(Element* to, const CUtensorMap& map, int column, int row, u
                  "[%0], [%1, {%2, %3}], [%4];"
                  :: "r"(address(to)), "l"(&map), "r"(column), "r"(row), "r"(address(barrier)) : "memory");
 }
-// A matrix descriptor for tiles with the swizzle of 128 bytes: where it begins, how far the next span of 64 elements
-// lies behind (where lines are longer than one), and that blocks of 8 lines of 128 bytes follow each other.
+// A matrix descriptor for tiles with the swizzle of 128 bytes: bits 0 to 13 say where it begins, 16 to 29 how far the
+// next span of 64 elements lies behind (where lines are longer than one), 32 to 45 how far the next 8 lines of 128
+// bytes are, all in units of 16 bytes; 1 in bits 62 and 63 is this swizzle.
 __device__ uint64_t descriptor(const Element* from, int span) {
     return (address(from) & 0x3FFFF) >> 4 | (uint64_t)(span >> 4) << 16 | (uint64_t)(8 * 128 >> 4) << 32 | 1ull << 62;
 }
-// d = a * b, and + d if `add`: 64 x 256 sums of a warpgroup, 16 k. A lies by rows (K-major), B too: MN-major, the
-// last 1.
+// d = a * b, and + d if `add`: 64 x 256 sums of a warpgroup, 16 k. A lies by rows (K-major), B too: MN-major, so
+// the last number is 1.
 #define SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define SUMS_8(i) SUMS_4(i), SUMS_4(i + 4)
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
@@ -129,7 +130,7 @@ tma_wgmma(int M, int N, int K, float alpha, const Element* A, int lda, const Ele
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the accelerator sees the barriers
         for (int k = 0; k < min(steps, STAGES - 1); k++) fetch(k);
     }
-    __syncthreads();  // and so do all threads
+    __syncthreads();  // all threads see the barriers
 
     float d[BN / 2];
     if (steps == 0)

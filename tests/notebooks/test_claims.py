@@ -392,6 +392,11 @@ CLAIMS = (
           and 7 / 6 < times_cublas("medium", "32 × 128, 4 warps") / times_cublas("medium", "64 × 128") < 1.2),
     Claim(14, "this lesson's kernel has {} % on an H200", lambda: (f"{100 * beside_cublas('wmma', 4096):.0f}",)),
     Claim(14, "reaches 45 % of cuBLAS on a GPU of compute capability 12.0 and 8 % on an H100 (published)"),
+    Claim(16, "nearly half of the instructions of a step along $K$ do nothing but feed the tensor cores",
+          holds=lambda: 0.45 < 1 - 64 / for_64_products("mma_sync") < 0.5),
+    Claim(16, "it lowered the speed from {} of cuBLAS's to {} (4096, one run; the ladder below has {}, from another run)", lambda: (
+        *rounded(logged(r"\*\*16\*\* \(.*?\): 702 \([\d.]+ to ([\d.]+)\) .*?wait<0> in place of wait<1> 619 \(([\d.]+)\)"), 2),
+        f"{beside_cublas('tma_wgmma', 4096):.2f}")),
     Claim(17, "as at 1000³, clusters win by a quarter: tiles of 128 × 64 take {} µs with them and {} without.",
           lambda: tuple(f"{held_out(name, 1000):.1f}" for name in ("128 × 64", "128 × 64, alone"))),
     Claim(18, "with fifteen times the speed, which take no FP32. (Per clock it is sixteen times, as lesson 14 says; the peaks are stated at 1830 MHz for "

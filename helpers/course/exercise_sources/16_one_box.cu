@@ -3,7 +3,7 @@
 //! task: The kernel is right, and its one thread starts nine copies for each step: A's tile comes in eight boxes of 8 rows. A box may have
 //!     256 rows. Have A's tile come in one.
 //! hint: What a copy takes is said by box_A, from which the course makes the tensor map; the loop below goes through boxes.
-//! hint: The mbarrier counts bytes, and they stay the same. The places in shared memory stay the same, too: boxes of 8 rows lay behind each other.
+//! hint: The mbarrier counts bytes, and they stay the same. The places in shared memory stay the same, too: boxes of 8 rows lay one after the other.
 //! hint: box_A = {BM, BK, 128}, and one load(tile_A, map_A, k0, block_row, &ready) in place of the loop.
 //! expect: bulk copies of each block == 1/32 K
 //! expect: wgmma instructions of each warp == 1/16 K

@@ -2,6 +2,8 @@
 //! title: Rows of half a line
 //! task: A warpgroup multiplies 64 x 64 results in FP16, 32 k at a time. A's tile has rows of 64 bytes, and the copy swizzles it by 64 bytes
 //!     (mode 2 of a descriptor); B's has rows of 128 bytes, and is swizzled by 128 (mode 1). Write one step: wait for the tile, and multiply it by two wgmma.
+//!     Names differ from the lesson's kernel, and its descriptor() takes other parameters: see the comment above it. before_products() is the fence,
+//!     after_products() commits and waits for all.
 //! hint: Who needs the tile waits at the mbarrier for the phase of this step: 0, 1, 0, ... A descriptor says where 16 k of a tile begin, how
 //!     far apart its blocks of 8 rows are, and in which mode it was swizzled.
 //! hint: Blocks of 8 rows are 512 bytes in A's tile and 1024 in B's. The next 16 k are 16 elements further in a row of A, and 16 rows
