@@ -153,13 +153,14 @@ __device__ int counted(const int* counter) {
     asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
     return now;
 }
-// A matrix descriptor for tiles with the swizzle of 128 bytes: where it begins, how far the next span of 64 elements
-// lies behind (where lines are longer than one), and that blocks of 8 lines of 128 bytes follow each other.
+// A matrix descriptor for tiles with the swizzle of 128 bytes: bits 0 to 13 say where it begins, 16 to 29 how far the
+// next span of 64 elements lies behind (where lines are longer than one), 32 to 45 how far the next 8 lines of 128
+// bytes are, all in units of 16 bytes; 1 in bits 62 and 63 is this swizzle.
 __device__ uint64_t descriptor(const Element* from, int span) {
     return (address(from) & 0x3FFFF) >> 4 | (uint64_t)(span >> 4) << 16 | (uint64_t)(8 * 128 >> 4) << 32 | 1ull << 62;
 }
 // d = b * a, turned, and + d if `accumulate`: N rows of 64 sums of a warpgroup, 16 k. B's 64 columns are the first
-// operand, the rows of A the second. A lies by rows (K-major), B too: MN-major, the last but one 1.
+// operand, the rows of A the second. A lies by rows (K-major), B too: MN-major, so the last number but one is 1.
 #define SUMS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
                 "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define SUMS_16 SUMS(0)
@@ -368,7 +369,7 @@ warp_specialized(int M, int N, int K, float alpha, const Element* A, int lda, co
                     *to = beta == 0.0f ? alpha * sum : alpha * sum + beta * (float)*to;
                 }
             };
-            if (sliced) {
+            if (sliced) {  // skip at first: for thin products
                 const int tile = (tile_of(item) * CLUSTER + rank) * CONSUMERS + group;  // of 64 columns
                 float* part = parts + (size_t)tile * SLICES * 64 * BM + t % 128;  // of slice 0, 128 apart
                 const bool inside = col + warp * 16 < N;  // a warp has 16 columns

@@ -397,7 +397,7 @@ CLAIMS = (
     Claim(16, "it lowered the speed from {} of cuBLAS's to {} (4096, one run; the ladder below has {}, from another run)", lambda: (
         *rounded(logged(r"\*\*16\*\* \(.*?\): 702 \([\d.]+ to ([\d.]+)\) .*?wait<0> in place of wait<1> 619 \(([\d.]+)\)"), 2),
         f"{beside_cublas('tma_wgmma', 4096):.2f}")),
-    Claim(17, "as at 1000³, clusters win by a quarter: tiles of 128 × 64 take {} µs with them and {} without.",
+    Claim(17, "at 1000³ clusters win by a quarter, tiles of 128 × 64 take {} µs with them and {} without.",
           lambda: tuple(f"{held_out(name, 1000):.1f}" for name in ("128 × 64", "128 × 64, alone"))),
     Claim(18, "with fifteen times the speed, which take no FP32. (Per clock it is sixteen times, as lesson 14 says; the peaks are stated at 1830 MHz for "
           "them and {} for the lanes.)", lambda: (H200.clock_mhz,), lambda: round(H200.unit("float16").tflops / H200.peak_fp32_tflops) == 15
@@ -428,11 +428,13 @@ CLAIMS = (
     Claim(17, "That alone is {} µs, at times twice as much", lambda: (
         f"{float(logged(r'16 with divisions in place of shifts ([0-9.]+[0-9])')[0]) - float(logged(r'64 × 128 alone: 16 ([0-9.]+),')[0]):.2f}",),
           lambda: logged(r"in the producer alone .*?: 1024 ([\d.]+) → ([\d.]+) µs") == ("6.92", "6.79")),
-    Claim(17, "with sixteen slices the kernel took {} µs, and in {} of them one multiprocessor in sixteen had something to do",
-          lambda: (last_adds()[0], f"{float(last_adds()[0]) - float(last_adds()[1]):.1f}")),
+    Claim(17, "against cuBLAS, which took {} µs in that run. In tiles of 32 × 64 with sixteen slices the kernel took {} µs, and {} when it added no more than "
+          "one part. In the difference, {} µs, one multiprocessor in sixteen had something to do", lambda: (
+              *logged(r"128 × 128 × 16384, 16 slices; cuBLAS ([\d.]+)\)"), *last_adds(), f"{float(last_adds()[0]) - float(last_adds()[1]):.1f}")),
     Claim(17, "With sixteen slices that takes {2} µs.", all_add),
-    Claim(17, "64 × 64 in 32 slices, which receives a third less, takes {1}, and would take {3} if the last one added. cuBLAS took {0} in that run.", lambda: (
-        *all_add()[:2], "", *logged(r"if the last one added ([\d.]+);"))),
+    Claim(17, "64 × 64 in 32 slices, in which a block receives a third less of $A$ and $B$, takes {1}, and would take {3} if the last one "
+          "added. In the run of these figures cuBLAS took {0}.", lambda: (
+        *all_add()[:2], "", *logged(r"if the last one added ([\d.]+);")), lambda: 3 * (64 + 64) / 32 == 2 * (32 + 64) / 16),
     Claim(17, "(which of course gives a wrong $C$), 64 × 64 in 32 slices would take {3} µs.", all_add),
     Claim(15, "In the loop a warp executes {} for 32 `k` in place of {},", lambda: (for_64_products("mma_sync"), for_64_products("wmma"))),
     Claim(15, "in it, warps hardly wait for shared memory any more. What they wait for most is the schedule itself (*wait*), and the tensor core, which is "
@@ -442,6 +444,10 @@ CLAIMS = (
           holds=lambda: 0.74 < executed("mma_sync", "all instructions") / executed("wmma", "all instructions") < 0.76),
     Claim(17, "a block takes {} cycles, and of these the tensor cores need 4 × {} for its four tiles. The other {} % are", lambda: (
         *logged(r"4096 (274 760) \(278 000\)"), *logged(r"of which the tensor cores need (65 536);"), f"{100 * (1 - 4 * 65_536 / 274_760):.1f}")),
+    Claim(17, "longer: {} of cuBLAS's speed at 4096 for {}", lambda: logged(r"behind the first four `wgmma` of the next tile: 4096 ([\d.]+) for ([\d.]+),")),
+    Claim(17, "16 or 18 each, which alone would leave room for 32 clusters of four; the driver says that only {} fit at a time", lambda: logged(
+        r"the driver says 132, 66 and (\d+) for clusters of 1, 2, 4"), lambda: {(few, many) for few in range(1, 9) for many in range(1, 8)
+          if 16 * few + 18 * many == H200.sms} == {(6, 2)} and 6 * (16 // 4) + 2 * (18 // 4) == 32),
     Claim(17, "And 512 tiles fill 3.9 of 4 rounds: 3 %.", holds=lambda: round(100 * (1 - 512 / 528)) == 3),
     Claim(17, "the tensor cores are busy in {} % of all cycles", lambda: logged(r"17 under Nsight Compute at 4096, turned: tensor pipe busy in (\d+)")),
     Claim(17, "for small products: 64 × 64, and 64 × 128 at 1024", holds=lambda: fastest("small", "small, 512") == {"64 × 64, alone"}

@@ -136,5 +136,5 @@ extern "C" __global__ void __cluster_dims__(1, 2, 1) __launch_bounds__(160)
             out = beta == 0 ? alpha * d[i] : alpha * d[i] + beta * float(out);
         }
     }
-    cluster_sync();  // no block leaves while the other copies to it
+    cluster_sync();  // no block leaves while the other may still arrive at its barriers
 }

@@ -1,6 +1,6 @@
 //! kind: write
 //! title: Who only copies
-//! task: Four warps multiply; one thread of a fifth shall do nothing but copy, into two stages by turns. Write its loop: for each step of BK wait
+//! task: Four warps multiply; one thread of a fifth shall do nothing but copy, alternately into two stages. Write its loop: for each step of BK wait
 //!     until the stage is empty, announce its bytes at `full`, and start the copies of A's tile and of B's.
 //! hint: A stage's `empty` ends its first phase when the first tile in it has been read. The producer of the next tile waits for that phase, and
 //!     the first fill of each stage must not wait for anybody.
