@@ -474,23 +474,15 @@ def compare(before: Any, after: Any, picture: str = "coalescing", state: str = "
     return Comparison(runs, state, names if picture in names else [*names, picture], picture, initial)
 
 
-class Titled(still.Kept):
-    """Panels under one another, each below its name."""
-
-    def __init__(self, panels: Mapping[str, Panel]):
-        self.panels = dict(panels)
-        super().__init__([part for name, one in self.panels.items() for part in (ipywidgets.HTML(f"<b>{html.escape(name)}</b>"), one)])
-
-
 @explained
-def titled(panels: Mapping[str, Panel]) -> Titled:
+def titled(panels: Mapping[str, Panel]) -> still.Kept:
     """Pictures under one another, of variants for example, each below its name: {"with padding": widgets.banks(run), …}."""
     if not isinstance(panels, Mapping) or not panels or not all(isinstance(name, str) for name in panels):
         raise CourseError(f'titled() takes pictures by their names, as titled({{"before": widgets.banks(run)}}), not {panels!r}.')
     for name, one in panels.items():
         if not isinstance(one, Panel):
             raise CourseError(f"titled() was given a {type(one).__name__} as {name!r}: give a picture, as widgets.banks(run).")
-    return Titled(panels)
+    return still.Kept([part for name, one in panels.items() for part in (ipywidgets.HTML(f"<b>{html.escape(name)}</b>"), one)])
 
 
 @explained

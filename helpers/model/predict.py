@@ -518,10 +518,8 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
             pipe = need.product / 2 / device.sms / tensor_cores.fmas(device, need.matrix_types)
             slower = walked.off_peak if walked else 1.0
             terms |= tiled.terms if tiled else {tensor_cores.TENSOR_UNIT: slower * pipe * _quantised(need.blocks, device.sms)}
-        if (
-            walked and problem is None and need.least_bytes <= device.l2_bytes
-        ):  # the first of the launches that are timed together fetches it for all
-            terms["DRAM bandwidth"] /= walked.batch
+        if walked and problem is None and need.least_bytes <= device.l2_bytes:
+            terms["DRAM bandwidth"] /= walked.batch  # the first of the launches that are timed together fetches it for all
         hard = max(terms[name] for name in _PEAKS if name in terms)
         waiting = together(known, terms["DRAM bandwidth"], parts["device.sharpness"])
         total = max(waiting, hard)  # a kernel that does less than it says is no faster than the hardware

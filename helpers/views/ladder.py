@@ -42,7 +42,8 @@ _SPANS = {
 _PART = 0.02  # of a line's TFLOPS: a rung's own cuBLAS that differs by more was another run
 _PASSED = 1.2  # times a limit: no clock makes a kernel so much faster than its unit can be
 _USUAL = 4.1  # inches that the Axes are high, where the rows are as many as in most lessons
-_PITCH, _LOWEST = 0.42, 0.8  # inches from one row to the next where there are few, and that the Axes are high at least
+_PITCH = 0.42  # inches from one row to the next where there are few, or their names take two lines
+_LOWEST = 0.8  # inches that the Axes are high at least
 _LEFT, _BELOW, _RIGHT, _ABOVE = 2.4, 1.25, 2.05, 1.05  # inches around the Axes
 _FEWEST = 8  # characters of a line of a name that is cut
 _ONE_LINE, _SMALL = 23, 11  # characters of a name that fit beside the rungs, about; and points of one that takes two lines
@@ -102,7 +103,7 @@ def _size(rungs, device=None, log=False) -> tuple[float, float]:
     shown = rows([rung for rung in rungs if device == "all" or rung.device == chosen])
     long = sum(len(row.label) > _ONE_LINE for row in shown)
     few = _USUAL if device == "all" or not known else min(_USUAL, max(_LOWEST, _PITCH * (len(shown) + 0.2)))
-    return 10, max(few + _BELOW + _ABOVE, 2.4 + (0.42 if long > 1 else 0.3) * len(shown))
+    return 10, max(few + _BELOW + _ABOVE, 2.4 + (_PITCH if long > 1 else 0.3) * len(shown))
 
 
 @picture("Ladder", controls=controls, size=_size, margins=(_LEFT, _BELOW, _RIGHT, _ABOVE), order=90, of="rungs")

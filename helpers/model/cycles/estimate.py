@@ -160,11 +160,11 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
         return None, _TOO_LONG
     alone = turns == 1 and not left and launch.blocks > 1  # nothing comes after the first turn: the launch ends with the slowest
     slowest = parts["code.slowest"] * whole.waits_for_code * cycles if alone else 0.0
-    each, fetches = parts["code.cold_miss"], launch.cold_misses()
-    cycles, cold = cycles + slowest, max(cold, cycles) + slowest + each * len(fetches)
+    each, misses = parts["code.cold_miss"], launch.cold_misses()
+    cycles, cold = cycles + slowest, max(cold, cycles) + slowest + each * len(misses)
     together = _batch(cold, parts)
     cycles += (cold - cycles) / together
-    fetching = {index: each * warps * launch.resident for index, warps in fetches.items()}
+    fetching = {index: each * warps * launch.resident for index, warps in misses.items()}
     found = first.estimate(cycles, compiled, launch.path.function, turns, fetching)
     matrix = [times for i in launch.path.function.instructions if (times := matrix_cycles(i, parts))]
     return replace(
