@@ -28,7 +28,7 @@ c.Spawner.mem_guarantee = "512M"
 c.Spawner.cpu_limit = 2.0  # so that one endless kernel leaves the others theirs
 c.Spawner.environment = {
     "GEMM_LADDER_SHARED_CACHE": str(CACHE),
-    "GEMM_LADDER_PROCESSES": "1",  # a check would have a second one, of 250 MB, for tensor-core steps
+    "GEMM_LADDER_PROCESSES": "1",  # a check of a large kernel would have a second one, of 250 MB
     "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2",  # NumPy would start a thread per core for every learner
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ from helpers.course.lesson import LessonKernel
 from helpers.course.steps import STEPS
 from helpers.errors import CompileError, CourseError, LaunchError, cut, in_html
 from helpers.run import gpu, transposes, untold
+from helpers.sim import native
 from helpers.toolchain.compiled import Compiled
 from helpers.toolchain.kernels import namesake
 
@@ -171,6 +172,7 @@ def _compiled(arguments, name: str, cell: str) -> Compiled:
     entry = _unquote(arguments.entry) or namesake(name, cell)
     options = tuple(_unquote(option) for option in arguments.option)
     try:
+        native.begin()
         # The magic's own line is the cell's first: an empty one keeps the compiler's line numbers right.
         return transposes.compile_with("\n" + cell, entry, _unquote(arguments.arch), options, arguments.transa, arguments.transb)
     except LaunchError as error:

@@ -1,7 +1,8 @@
 """Shapes of a check that other processes have tried before their turn.
 
-The machine in NumPy uses one processor, and a check tries some fifty shapes. Others take them from the last one on, and are believed where
-one is right without a word. Any other shape is run here in its turn, so what a reader is told is the same with and without them.
+A check tries some fifty shapes, and most of what it does for one uses one processor. Others take shapes from the last one on, and are
+believed where one is right without a word. Any other shape is run here in its turn, so what a reader is told is the same with and without
+them.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ PROCESSES = "GEMM_LADDER_PROCESSES"  # the environment variable with another num
 
 @dataclass(frozen=True)
 class AskedShape:
-    """One to be tried: its place in the order of the check, the problem, and what seconds `check` gives it."""
+    """One to be tried: its place in the order of the check, the problem, what seconds `check` gives it, and whether what native code
+    notices is to be explained."""
 
     place: int
     problem: Problem
     seconds: float
     at_most: float
+    explain: bool = True
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,9 @@ class Ahead:
         for child in stopped:
             child.process.kill()
 
-    def begin(self, compiled: Compiled, first: AskedShape, shapes: Sequence[AskedShape]) -> None:
-        """Have others try these shapes, which are in the order of the check, the last one first. first: one that has been tried here, and
-        with which they read the code, so that nobody has to wait for that."""
+    def begin(self, compiled: Compiled, first: Sequence[AskedShape], shapes: Sequence[AskedShape]) -> None:
+        """Have others try these shapes, which are in the order of the check, the last one first. first: those that have been tried here,
+        and with which they read the code, so that nobody has to wait for that."""
         self._left = list(shapes)
         for _ in range(min(processes() - 1, len(shapes))):
             threading.Thread(target=self._work, args=(compiled, first), daemon=True).start()
@@ -92,7 +95,7 @@ class Ahead:
         with self._changed:
             return len(self._tried)
 
-    def _work(self, compiled: Compiled, first: AskedShape) -> None:
+    def _work(self, compiled: Compiled, first: Sequence[AskedShape]) -> None:
         try:
             child = _POOL.take()
         except OSError:  # there can be no more processes
@@ -102,7 +105,8 @@ class Ahead:
             if self._ended:
                 child.process.kill()
         try:
-            child.ask((compiled, first))
+            for shape_tried_here in first:
+                child.ask((compiled, shape_tried_here))
             while (shape := self._next()) is not None:
                 self._try(child, compiled, shape)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):  # it has ended, and what it had begun is tried in its turn

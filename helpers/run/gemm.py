@@ -75,6 +75,7 @@ _FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for eac
 PATIENCE = 8.0  # seconds that a small shape may always take
 _SMALL_K, _SMALL = 1024, 1 << 17  # and up to this K, and so many operations where it was drawn, it is small
 _K_IN_TURN = 509  # K at most, where blocks run one after the other, which native code does not do
+_WORTH_SHARING = 1500  # instructions of a kernel that native code executes
 _LADDER = 4096  # M = N = K of a product as ladders have it
 _SLOWER = 20  # and no shape may take so many times longer than the slowest one before it
 _ENOUGH = 8.0  # seconds for which findings are collected once there are any
@@ -109,7 +110,7 @@ def check(
     causes: say what may be why a product is wrong; False: who asks shall find that out, of what is wrong and the line that stored it.
     Where all of its own shapes are right, it is asked besides whether each of many tiles is one of a block's (`_unreached_tiles`), and a
     remark says whether an index of 32 bits is too short for matrices of 2^32 elements (`_of_far_rows`). Other processes take a part of the
-    shapes that only the NumPy machine executes (see `ahead`).
+    shapes (see `ahead`).
     """
     need("check", kernel)
     if not (seed is None or (isinstance(seed, int) and seed >= 0)):
@@ -206,11 +207,10 @@ def check(
                     case, _ = _check_one(kernel, problem, "gpu", seconds)
                     used = "gpu"
             cases[index] = replace(case, drawn=by_chance)
-            if index == 0 and not (case.message or case.remark or found) and _can_be_shared(kernel, left):
-                shared = [0, *(at for at in order if at < late and at != longest)]
-                times = [_may_take(kernel, problems[at], at >= len(fixed), seconds, patience) for at in shared]
-                tried_here, *shapes = (AskedShape(at, problems[at], most, seconds) for at, most in zip(shared, times, strict=True))
-                ahead.begin(kernel.compiled, tried_here, shapes)
+            if index in (0, longest) and not (case.message or case.remark or found) and _can_be_shared(kernel, left, index == longest):
+                ask = functools.partial(_asked, kernel, problems, len(fixed), late, whole, seconds, patience)
+                others = [at for at in order if at != longest and (at < late or left.engine == "native")]
+                ahead.begin(kernel.compiled, ask([*{0, index}]), ask(others))
             if any(finding.kind == "endless" for finding in found):
                 break
     if seed is not None and len(cases) == len(problems) and not any(case.message for case in cases.values()):
@@ -249,10 +249,23 @@ def _may_take(kernel: Kernel, problem: Problem, by_chance: bool, seconds: float,
     return seconds if long else min(seconds, patience)
 
 
-def _can_be_shared(kernel: Kernel, left: _Left) -> bool:
-    """May other processes run shapes of this kernel, which has run one? Native code has all processors itself; what a launch prints, or
-    leaves in variables for the next one, is not theirs."""
-    return left.engine == "numpy" and left.why != NOT_READY and left.variables is None and "vprintf" not in kernel.ptx
+def _can_be_shared(kernel: Kernel, left: _Left, longest: bool) -> bool:
+    """May other processes run shapes of this kernel, which has run one, the one with the longest loop or another? Native code is made for
+    the longest, and they find it where it is kept; in a small kernel there is little to share then. What a launch prints, or leaves in
+    variables for the next one, is not theirs."""
+    if longest:
+        executed = left.engine == "native" and (program := program_of(kernel)) is not None and len(program.ops) >= _WORTH_SHARING
+    else:
+        executed = left.engine == "numpy" and left.why != NOT_READY
+    return executed and left.variables is None and "vprintf" not in kernel.ptx
+
+
+def _asked(
+    kernel: Kernel, problems: Sequence[Problem], fixed: int, late: int, whole: bool, seconds: float, patience: float, places: Sequence[int]
+) -> list[AskedShape]:  # fmt: skip
+    """Shapes of a check at these places, for another process. fixed: how many have no chance in them; the others see `check`."""
+    times = [_may_take(kernel, problems[at], at >= fixed, seconds, patience) for at in places]
+    return [AskedShape(at, problems[at], most, seconds, whole or at < late) for at, most in zip(places, times, strict=True)]
 
 
 def other_shapes() -> Callable[[tuple[Compiled, AskedShape]], RightShape | None]:
@@ -264,7 +277,7 @@ def _right_shape(kernel: Kernel, shape: AskedShape) -> RightShape | None:
     start, left = time_limit.now(), _Left()
     with given_back():
         try:
-            case, found = _check_one(kernel, shape.problem, "cpu", shape.seconds, None, shape.at_most, left)
+            case, found = _check_one(kernel, shape.problem, "cpu", shape.seconds, None, shape.at_most, left, shape.explain)
         except CourseError:
             return None
     silent = not (case.message or case.remark or found or left.variables)

@@ -6,6 +6,7 @@ results, counters and findings, and gives it back as soon as something happens t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from concurrent import futures
@@ -29,6 +30,23 @@ MOST_LAUNCHES = 256  # of a kernel whose fixed branches are remembered
 MOST_BLOCKS = 1 << 24
 NOT_READY = "it was done before native code was ready"  # why a launch that native code is made for did not run natively
 SHORT = 0.3  # seconds of compilation that are not worth running two engines for
+
+
+@functools.cache
+def begin() -> None:
+    """Begin to make what all native code shares, in a thread: it takes seconds once for an installation, for which otherwise the first
+    launch waits. While CUDA is compiled, by another process, there is time for it."""
+    if engine.available():
+        from .prepared import runtime
+
+        engine.wide_vectors()  # what a launch asks before it has code made: LLVM answers nobody else while it compiles
+        engine.host_identity()
+
+        def work() -> None:
+            with contextlib.suppress(Exception):  # the first launch tries again, and says what is wrong
+                runtime()
+
+        threading.Thread(target=work).start()
 
 
 def execute(launch, blocks, progress, alone, required: bool = False, long: bool = False) -> tuple[str, str]:
@@ -263,4 +281,4 @@ def _count(launch, totals) -> bool:
     return True
 
 
-__all__ = ["NOT_READY", "Declined", "Suspicious", "execute"]
+__all__ = ["NOT_READY", "Declined", "Suspicious", "begin", "execute"]

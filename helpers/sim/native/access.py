@@ -288,7 +288,7 @@ def _pattern(low, value: Value):
         type_ = value.type
         origin = low.new(f"extractelement <32 x {type_}> {value.v}, i32 {low.first_lane()}")
         far = low.new(f"sub <32 x {type_}> {value.v}, {low.splat(type_, origin)}")
-        far = low.new(f"select <32 x i1> {_active_vector(low)}, <32 x {type_}> {far}, <32 x {type_}> zeroinitializer")
+        far = low.new(f"select <32 x i1> {low.lanes(low.active)}, <32 x {type_}> {far}, <32 x {type_}> zeroinitializer")
         near, fits = far, "true"
         if type_ == "i64":
             # Distances are kept in 32 bits; lanes that lie gigabytes apart are left to the NumPy machine.
@@ -304,13 +304,6 @@ def _pattern(low, value: Value):
     if value.type == "i32":
         base = low.new(f"zext i32 {base} to i64")
     return base, distance, least, most, bits, fits
-
-
-def _active_vector(low) -> str:
-    key = ("active", low.active)
-    if key not in low.cache:
-        low.cache[key] = low.new(f"bitcast i32 {low.active} to <32 x i1>")
-    return low.cache[key]
 
 
 def _whole(low, access: ReadyAddress, stride: int) -> str:

@@ -1,6 +1,6 @@
 """Instructions of a whole warp: shuffles, votes, matches, reductions, warp barriers.
 
-They are in U code only, where all live lanes of the warp are together (see `analysis.RENDEZVOUS`).
+They are in U code only, where all live lanes of the warp are together (see `Op.rendezvous`).
 """
 
 from __future__ import annotations

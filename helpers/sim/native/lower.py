@@ -15,6 +15,7 @@ bits can be seen (a store, an integer use), not after every FMA; `nan_states` fi
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,13 +29,14 @@ from helpers.sim.counting.rules import TWO_SIDED
 from .builder import Writer
 from .declined import Unsupported
 from .dispatch import HANDLERS
+from .homes import BITS, Homes, fragments, slot
 from .nans import nan_states, writes_others
 from .offsets import CONTEXT, MEMO_BYTES, RECORD_BYTES, WARP_STATE
 from .uniformity import Analysis, analyse, stepped_over
 
 LLVM_TYPE = {"pred": "i1", "f32": "float", "f64": "double"}
-BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128, "half": 16, "float": 32, "double": 64}
 IOTA = "<32 x i32> <" + ", ".join(f"i32 {i}" for i in range(32)) + ">"
+_EACH_LANE = "<" + ", ".join(f"i32 {1 << i}" for i in range(32)) + ">"  # its bit in a mask
 FULL = "-1"
 
 
@@ -172,6 +174,15 @@ class _Lowering(Writer):
         self.unwritten = {program.names[register] for register in self.doubts.registers}
         names = (program.names[register] for register in cfg.members(self.doubts.doubtful) if options.unwritten)
         self.doubtful = sorted(set(names) & set(self.types))
+        self.barriers = [b for b in self.a.blocks if b.end == "barrier" and b.index in self.a.reachable]
+        outliving = set().union(*(self.a.live_in[block.next] for block in self.barriers)) & set(self.types)
+        self.homes = Homes(
+            self.types, self.a.varying, self.crossing, outliving, self.unwritten, self.doubtful,
+            fragments(program, [name for name in self.a.varying if self.types.get(name) in ("i32", "float")]),
+        )  # fmt: skip
+        writes = Counter(register for op in self.ops for register in op.writes)
+        self.written_once = {program.names.get(register, "") for register, times in writes.items() if times == 1}
+        self.fresh: frozenset[str] = frozenset()  # of these, in M code
         self.loaded = ""  # lanes for which the last load from local memory found something unwritten
 
     # ----------------------------------------------------------------------------------------------------- values
@@ -201,18 +212,16 @@ class _Lowering(Writer):
     def load_register(self, name: str) -> Value:
         type_ = self.types[name]
         if name not in self.a.varying:
-            return Value(type_, s=self.new(f"load {type_}, ptr {self.slot(name, 's')}"))
-        v = self.new(f"load <32 x {type_}>, ptr {self.slot(name, 'v')}")
-        s = self.new(f"load {type_}, ptr {self.slot(name, 's')}") if type_ in ("i32", "i64") else None
+            return Value(type_, s=self.new(self.homes.load(name, "s")))
+        v = self.new(self.homes.load(name, "v"))
+        if type_ == "i1":
+            return Value(type_, v=self.new(f"icmp slt {self.homes.kept_as(name, 'v')} {v}, zeroinitializer"))
+        s = self.new(self.homes.load(name, "s")) if self.homes.has_scalar(name) else None
         return Value(type_, s=s, v=v)
-
-    @staticmethod
-    def slot(name: str, part: str) -> str:
-        return f'%"{name}.{part}"'
 
     def get(self, name: str) -> Value:
         if name not in self.values:
-            if name not in self.crossing:  # never written
+            if name not in self.crossing and not self.homes.in_fragment(name):  # never written
                 return self.constant(self.types[name], -1)
             self.values[name] = self.load_register(name)
         return self.values[name]
@@ -222,9 +231,11 @@ class _Lowering(Writer):
         if name not in self.types:
             raise Unsupported(f"writing {name}")
         value = self.cast(value, self.types[name])
-        if self.condition is not None:
+        if self.condition is not None and not (self.condition[0] == "mask" and name in self.fresh):
             old = self.get(name)
             kind, condition = self.condition
+            if kind == "mask":
+                condition = self.lanes(condition)
             if kind == "scalar" and value.uniform and old.uniform:
                 value = Value(value.type, s=self.new(f"select i1 {condition}, {value.type} {value.s}, {value.type} {old.s}"))
             else:
@@ -319,6 +330,18 @@ class _Lowering(Writer):
 
         return self.cast(self.unary(self.cast(value, "i32"), text, "i32"), "float")
 
+    def lanes(self, mask: str) -> str:
+        """A mask as a vector of bits."""
+        key = ("lanes", mask)
+        if key not in self.cache:
+            # Without AVX-512 the plain way takes eighty instructions.
+            way = f"bitcast i32 {mask} to <32 x i1>"
+            if not self.wide:
+                mine = self.new(f"and <32 x i32> {self.splat('i32', mask)}, {_EACH_LANE}")
+                way = f"icmp ne <32 x i32> {mine}, zeroinitializer"
+            self.cache[key] = self.new(way)
+        return self.cache[key]
+
     def first_lane(self) -> str:
         """The lowest active lane."""
         key = ("first", self.active)
@@ -397,35 +420,20 @@ class _Lowering(Writer):
         for label, position in self.fails:
             self.start(label)
             self.emit(f"store i32 {position}, ptr %fail_slot")
-            self.emit("ret i32 -1")
+            self.emit("br label %failed")
+        self.start("failed")
+        self.emit("ret i32 -1")
         self.out.append("}")
-        slots = []
-        for name in sorted(self.crossing):
-            type_ = self.types[name]
-            parts = [("s", type_)] if name not in self.a.varying else [("v", f"<32 x {type_}>")]
-            if name in self.a.varying and type_ in ("i32", "i64"):
-                parts.append(("s", type_))
-            for part, kind in parts:
-                slots.append(f"  {self.slot(name, part)} = alloca {kind}")
-                start = f"{kind} zeroinitializer"
-                if name in self.unwritten and part == parts[0][0]:  # all bits set, as in the NumPy machine
-                    start = f"<32 x i{BITS[type_]}> splat (i{BITS[type_]} -1)" if part == "v" else f"i{BITS[type_]} -1"
-                slots.append(f"  store {start}, ptr {self.slot(name, part)}")
-        slots += [
-            line for name in self.doubtful for line in (
-                f"  {self.slot(name, 'u')} = alloca i32",
-                f"  store i32 {-1 if name in self.unwritten else 0}, ptr {self.slot(name, 'u')}",
-            )
-        ]  # fmt: skip
+        self.out[self.begin : self.begin] = self.homes.beginnings
         head = [
             "define i32 @warp(ptr noalias %ctx, ptr noalias %ws, i32 %resume) #0 {",
             "entry:",
-            *slots,
+            *self.homes.slots,
         ]
         text = "\n".join([*sorted(self.intrinsics), ATTRIBUTES, *head, *self.out, ""])
         return Lowered(
             text,
-            self._state_bytes(),
+            self.homes.state_bytes,
             tuple(self.records),
             tuple(self.memos),
             tuple(self._count_of()),
@@ -484,53 +492,12 @@ class _Lowering(Writer):
         if "%warpid" in self.used:
             self.specials["%warpid"] = Value("i32", s=self._field("%ws", WARP_STATE["warp"], "i32"))
         self.first_thread = self.new(f"shl i32 {self._field('%ws', WARP_STATE['warp'], 'i32')}, 5")
-        barriers = [b for b in self.a.blocks if b.end == "barrier" and b.index in self.a.reachable]
-        self.resume = {b.index: k + 1 for k, b in enumerate(barriers)}
-        targets = " ".join(f"i32 {k}, label %R{k}" for k in self.resume.values())
-        self.emit(f"switch i32 %resume, label %U0 [ {targets} ]")
-        self.saved: dict[str, int] = {}
-        self.state_end = WARP_STATE["saved"]
-        for block in barriers:
-            self._barrier_resume(block)
-
-    def _saved_offset(self, name: str, part: str, type_: str, vector: bool) -> int:
-        key = f"{name}.{part}"
-        if key not in self.saved:
-            size = max(1, BITS[type_] // 8) * (32 if vector else 1)
-            if type_ == "i1":
-                size = 4
-            align = 64 if vector else 8
-            self.state_end = -(-self.state_end // align) * align
-            self.saved[key] = self.state_end
-            self.state_end += size
-        return self.saved[key]
-
-    def _state_bytes(self) -> int:
-        return -(-self.state_end // 64) * 64
-
-    def _parts(self, name: str):
-        type_ = self.types[name]
-        if name in self.doubtful:
-            yield "u", "i32", False
-        if name not in self.a.varying:
-            yield "s", type_, False
-            return
-        yield "v", type_, True
-        if type_ in ("i32", "i64"):
-            yield "s", type_, False
-
-    def _barrier_live(self, block) -> list[str]:
-        return sorted(name for name in self.a.live_in[block.next] if name in self.types)
-
-    def _barrier_resume(self, block) -> None:
-        self.start(f"R{self.resume[block.index]}")
-        for name in self._barrier_live(block):
-            for part, type_, vector in self._parts(name):
-                offset = self._saved_offset(name, part, type_, vector)
-                kind = f"<32 x {type_}>" if vector else type_
-                value = self._field("%ws", offset, kind, 64 if vector and type_ != "i1" else 4)
-                self.emit(f"store {kind} {value}, ptr {self.slot(name, part)}")
-        self.emit(f"br label %U{block.next}")
+        self.resume = {block.index: k for k, block in enumerate(self.barriers, 1)}
+        targets = " ".join(f"i32 {self.resume[block.index]}, label %U{block.next}" for block in self.barriers)
+        self.emit(f"switch i32 %resume, label %first [ {targets} ]")
+        self.start("first")
+        self.begin = len(self.out)
+        self.emit("br label %U0")
 
     # ------------------------------------------------------------------------------------------------------ U code
 
@@ -541,20 +508,44 @@ class _Lowering(Writer):
     def _flush(self) -> None:
         """Write registers that live on to their slots."""
         for name in sorted(self.changed & self.crossing):
-            value = self.values[name]
-            type_ = self.types[name]
-            if name not in self.a.varying:
-                if not value.uniform:
-                    raise AssertionError(f"{name} was taken for uniform")
-                self.emit(f"store {type_} {value.s}, ptr {self.slot(name, 's')}")
-                continue
-            if type_ in ("i32", "i64"):
-                vector = "zeroinitializer" if value.uniform else value.v
-                self.emit(f"store <32 x {type_}> {vector}, ptr {self.slot(name, 'v')}")
-                self.emit(f"store {type_} {value.s or 0}, ptr {self.slot(name, 's')}")
-            else:
-                self.emit(f"store <32 x {type_}> {self.full(value)}, ptr {self.slot(name, 'v')}")
+            self._store(name)
         self.changed = set()
+
+    def _store(self, name: str) -> None:
+        """Write a register to its slot."""
+        value, type_ = self.values[name], self.types[name]
+        if name not in self.a.varying:
+            if not value.uniform:
+                raise AssertionError(f"{name} was taken for uniform")
+            self.emit(self.homes.store(name, "s", value.s))
+            return
+        if self.homes.has_scalar(name):
+            lanes = "zeroinitializer" if value.uniform else value.v
+            self.emit(self.homes.store(name, "s", value.s or "0"))
+        else:
+            lanes = self.full(value)
+        if type_ == "i1":
+            lanes = self.new(f"sext <32 x i1> {lanes} to {self.homes.kept_as(name, 'v')}")
+        self.emit(self.homes.store(name, "v", lanes))
+
+    def in_memory(self, operands) -> str | None:
+        """A pointer to registers of a matrix, one behind the other, with what is in them now; None where they are not kept so."""
+        names = [operand.name for operand in operands if isinstance(operand, Register)]
+        if len(names) < len(operands) or not self.homes.follow_each_other(names) or self.dirty & set(names):
+            return None
+        for name in names:
+            if name in self.changed:
+                self._store(name)
+                self.changed.discard(name)
+        return slot(names[0], "v")
+
+    def to_memory(self, operands) -> str | None:
+        """The same for registers that an instruction is going to write there, with nothing read in between. In U code, without a guard."""
+        pointer = self.in_memory(operands)
+        if pointer is not None:
+            for operand in operands:
+                self.values.pop(operand.name, None)
+        return pointer
 
     def _count_block(self, index: int, active: str) -> None:
         if not self.counting:
@@ -606,13 +597,6 @@ class _Lowering(Writer):
             self.emit("ret i32 0")
         elif block.end == "barrier":
             self._flush()
-            for name in self._barrier_live(block):
-                for part, type_, vector in self._parts(name):
-                    kind = f"<32 x {type_}>" if vector else type_
-                    value = self.new(f"load {kind}, ptr {self.slot(name, part)}")
-                    offset = self._saved_offset(name, part, type_, vector)
-                    pointer = self.new(f"getelementptr i8, ptr %ws, i64 {offset}")
-                    self.emit(f"store {kind} {value}, ptr {pointer}, align {64 if vector and type_ != 'i1' else 4}")
             self.emit(f"store i32 {live}, ptr %live_field")
             self.emit(f"ret i32 {self.resume[block.index]}")
         elif block.end in ("fall", "jump"):
@@ -685,10 +669,10 @@ class _Lowering(Writer):
         if target in self.a.exits:
             self._retire(mask)
             return
-        slot = f"%pend_{self._region_name(region)}_{target}"
-        old = self.new(f"load i32, ptr {slot}")
+        waiting = f"%pend_{self._region_name(region)}_{target}"
+        old = self.new(f"load i32, ptr {waiting}")
         both = self.new(f"or i32 {old}, {mask}")
-        self.emit(f"store i32 {both}, ptr {slot}")
+        self.emit(f"store i32 {both}, ptr {waiting}")
 
     def _retire(self, mask: str) -> None:
         """These lanes have ended."""
@@ -697,21 +681,38 @@ class _Lowering(Writer):
         left = self.new(f"and i32 {live}, {others}")
         self.emit(f"store i32 {left}, ptr %live_slot")
 
+    def _those(self, predicate: Value, mask: str) -> str:
+        """The lanes of a mask in which a predicate holds."""
+        if predicate.uniform:
+            return self.new(f"select i1 {predicate.s}, i32 {mask}, i32 0")
+        return self.new(f"and i32 {self.new(f'bitcast <32 x i1> {predicate.v} to i32')}, {mask}")
+
+    def _fresh(self, region) -> frozenset[str]:
+        """Registers whose old values no lane of a region wants: one instruction alone writes them, once, and neither who comes to it reads
+        them before nor who steps over it."""
+        if not region.forward:
+            return frozenset()
+        inside = set(region.blocks)
+        entering = (block for block in self.a.blocks if block.index not in inside and not inside.isdisjoint(block.successors))
+        first = {target for block in entering for target in block.successors}  # lanes that step over it go to where all meet
+        return frozenset(self.written_once).difference(*(self.a.live_in[index] for index in first))
+
     def _region(self, region) -> None:
         name = self._region_name(region)
+        self.fresh = self._fresh(region)
         for k, index in enumerate(region.blocks):
             block = self.a.blocks[index]
             after = f"C{name}_{region.blocks[k + 1]}" if k + 1 < len(region.blocks) else f"D{name}"
-            slot = f"%pend_{name}_{index}"
+            here = f"%pend_{name}_{index}"
             self.start(f"C{name}_{index}")
-            mask = self.new(f"load i32, ptr {slot}")
+            mask = self.new(f"load i32, ptr {here}")
             some = self.new(f"icmp ne i32 {mask}, 0")
             self.emit(f"br i1 {some}, label %M{name}_{index}, label %{after}")
             self.start(f"M{name}_{index}")
-            self.emit(f"store i32 0, ptr {slot}")
+            self.emit(f"store i32 0, ptr {here}")
             self._begin(mask)
             self.mode = "M"
-            self.condition = ("vector", self.new(f"bitcast i32 {mask} to <32 x i1>"))
+            self.condition = ("mask", mask)
             self._count_block(index, mask)
             for i, position in enumerate(block.positions):
                 self._instruction(block, i, position)
@@ -723,8 +724,7 @@ class _Lowering(Writer):
                 self._look([block.predicate[0]], position)
                 predicate = self._predicate(block)
                 self._flush()
-                wish = self.new(f"bitcast <32 x i1> {self.full(predicate)} to i32")
-                taken = self.new(f"and i32 {wish}, {mask}")
+                taken = self._those(predicate, mask)
                 self._pend(region, block.target, taken)
                 self._pend(region, block.next, self.new(f"xor i32 {taken}, {mask}"))
             else:
@@ -769,8 +769,8 @@ class _Lowering(Writer):
                 self.condition = ("scalar", predicate.s)
             elif outer is None:
                 self.condition = ("vector", predicate.v)
-            else:
-                self.condition = ("vector", self.new(f"and <32 x i1> {outer[1]}, {self.full(predicate)}"))
+            else:  # in M code
+                self.condition = ("vector", self.new(f"and <32 x i1> {self.lanes(outer[1])}, {self.full(predicate)}"))
         undefined = self._before(op) if self.doubtful and position in self.doubts.watched else None
         handler, before = HANDLERS.get(instruction.name), (len(self.out), len(self.cache))
         try:
@@ -802,11 +802,13 @@ class _Lowering(Writer):
         kind, condition = self.condition
         if kind == "scalar":
             return self.new(f"select i1 {condition}, i32 {self.active}, i32 0")
+        if kind == "mask":
+            return self.active
         return self.new(f"and i32 {self.new(f'bitcast <32 x i1> {condition} to i32')}, {self.active}")
 
     def _undefined(self, names) -> str:
         """The lanes in which one of these registers is undefined."""
-        masks = [self.new(f"load i32, ptr {self.slot(name, 'u')}") for name in names if name in self.doubtful]
+        masks = [self.new(f"load i32, ptr {slot(name, 'u')}") for name in names if name in self.doubtful]
         while len(masks) > 1:
             masks = [*masks[2:], self.new(f"or i32 {masks[0]}, {masks[1]}")]
         return masks[0] if masks else "0"
@@ -838,14 +840,14 @@ class _Lowering(Writer):
         written = [name for name in map(self.register_names.get, op.writes) if name in self.doubtful]
         if not written or self.condition is None:
             for name in written:
-                self.emit(f"store i32 {undefined}, ptr {self.slot(name, 'u')}")
+                self.emit(f"store i32 {undefined}, ptr {slot(name, 'u')}")
             return
         here = self._executing()
         new, others = self.new(f"and i32 {undefined}, {here}"), self.new(f"xor i32 {here}, -1")
         for name in written:
-            old = self.new(f"load i32, ptr {self.slot(name, 'u')}")
+            old = self.new(f"load i32, ptr {slot(name, 'u')}")
             kept = self.new(f"and i32 {old}, {others}")
-            self.emit(f"store i32 {self.new(f'or i32 {kept}, {new}')}, ptr {self.slot(name, 'u')}")
+            self.emit(f"store i32 {self.new(f'or i32 {kept}, {new}')}, ptr {slot(name, 'u')}")
 
     def put(self, operand, value: Value) -> None:
         if isinstance(operand, Symbol) and operand.name == "_":

@@ -51,11 +51,10 @@ RECORD = {
 }  # fmt: skip
 RECORD_BYTES = 72
 
-# What a matrix product needs to know: numbers of 32 bits, then tables of `products.Product`.
+# What a matrix product needs to know: numbers of 32 bits, then tables of `products.product`.
 PRODUCT = {
     "m": 0, "n": 4, "k": 8, "a_kind": 12, "b_kind": 16, "c_kind": 20, "d_kind": 24, "a_table": 28, "b_table": 32, "c_table": 36,
-    "d_table": 40, "b_words": 44, "c_words": 48, "d_words": 52, "d_registers": 56, "saturate": 60,
-    "cut": 64, "a_lowest": 68, "b_lowest": 72,
+    "d_table": 40, "d_registers": 44, "saturate": 48, "cut": 52, "a_lowest": 56, "b_lowest": 60,
 }  # fmt: skip
 
 # Numbers of accesses in the tables of what is counted.

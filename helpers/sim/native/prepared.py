@@ -201,8 +201,17 @@ def _lowered(facts: dict) -> Lowered:
     )
 
 
-@functools.cache
+_sharing = threading.Lock()
+
+
 def runtime() -> bytes:
+    """The object code of what all kernels share, made if need be, by one thread while the others wait."""
+    with _sharing:
+        return _runtime()
+
+
+@functools.cache
+def _runtime() -> bytes:
     ir = runtime_ir()
     kept = engine.stored(ir, engine.GOOD)
     if kept is not None:

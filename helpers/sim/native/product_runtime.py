@@ -10,7 +10,7 @@ from .offsets import PRODUCT
 INTS, LONGS, BITS = vector("i32"), vector("i64"), vector("i1")
 DOUBLES, FLOATS = vector("double"), vector("float")
 MOST = 16 * 256  # elements of a matrix
-# Numbered as in `matrix.KINDS`.
+# Numbered as in `products.KINDS`.
 UNPACK = ("f16", "bf16", "tf32", "f32", "s8", "u8", "s32")
 PACK = ("f16", "f32", "s32")
 
@@ -25,7 +25,7 @@ def _convert(f: LlvmFunction, how: str, value: Var, type_: str) -> Var:
 
 
 def _unpack(kind: str) -> LlvmFunction:
-    """Elements of a matrix from the registers of a warp, as float64. table: see `matrix._gather`."""
+    """Elements of a matrix from the registers of a warp, as float64. table: see `products._gather`."""
     f = LlvmFunction("void", f"unpack_{kind}", table="ptr", words="ptr", matrix="ptr", count="i32")
     with f.loop((f.count + 31) >> 5) as step:
         entry = f.load(INTS, f.table.at(step * 128), 4)
@@ -47,7 +47,7 @@ def _unpack(kind: str) -> LlvmFunction:
 
 
 def _pack(kind: str) -> LlvmFunction:
-    """Registers of a warp from float64 elements, rounded once. table: see `matrix._scatter`."""
+    """Registers of a warp from float64 elements, rounded once. table: see `products._scatter`."""
     f = LlvmFunction("void", f"pack_{kind}", table="ptr", matrix="ptr", words="ptr", registers="i32")
 
     def bits(step: Var) -> Var:
@@ -81,19 +81,18 @@ def _pack(kind: str) -> LlvmFunction:
 
 
 def _product() -> LlvmFunction:
-    """D = A x B + C. about: numbers as in `layout.PRODUCT`. words: the registers of A, B and C; then D's, to be written.
+    """D = A x B + C. about: numbers as in `offsets.PRODUCT`. left, right, old, to: the registers of A, B, C and D.
 
     Where it says `cut`, sums are those of `isa.mma.cut_sums`, except where they are not finite.
     """
-    f = LlvmFunction("void", "product", about="ptr", words="ptr")
+    f = LlvmFunction("void", "product", about="ptr", left="ptr", right="ptr", old="ptr", to="ptr")
     a, b, c = (f.room("double", MOST) for _ in range(3))
 
     def fact(name: str) -> Var:
         return f.about.field(PRODUCT[name], "i32")
 
     m, n, k = fact("m"), fact("n"), fact("k")
-    for kind_name, place, first, count in (("a", a, None, m * k), ("b", b, "b_words", k * n), ("c", c, "c_words", m * n)):
-        words = f.words if first is None else f.words.at(fact(first))
+    for kind_name, place, words, count in (("a", a, f.left, m * k), ("b", b, f.right, k * n), ("c", c, f.old, m * n)):
         table = f.about.at(fact(f"{kind_name}_table"))
         for number, kind in enumerate(UNPACK):
             with f.when(fact(f"{kind_name}_kind").is_("eq", number)):
@@ -117,7 +116,7 @@ def _product() -> LlvmFunction:
         f.store(Var(f, eight, value), at, 64)
     for kind in PACK:
         with f.when(fact("d_kind").is_("eq", UNPACK.index(kind))):
-            f.function_call("void", f"pack_{kind}", f.about.at(fact("d_table")), c, f.words.at(fact("d_words")), fact("d_registers"))
+            f.function_call("void", f"pack_{kind}", f.about.at(fact("d_table")), c, f.to, fact("d_registers"))
     f.leave()
     return f
 

@@ -1,11 +1,13 @@
 """Tensor-core instructions: mma.sync, wmma, ldmatrix, stmatrix, movmatrix. They are in U code only, by whole warps.
 
-A product is a call: the registers go to a buffer, and tables made from `fragments` tell where each element of A, B and C
-is in it, and where each register of D is in the result. Numbers are those of `isa/mma.py`: products summed in float64 in
-the order of K, C added, one rounding; or, of FP16, BF16 and TF32 in FP32, cut off as the hardware does it.
+A product is a call, with pointers to the registers of A, B, C and D, which are kept one behind the other (see `homes`), or else are copied
+to a buffer. Tables made from `register_fragments` tell where in them each element is. Numbers are those of `isa/mma.py`: products summed in
+float64 in the order of K, C added, one rounding; or, of FP16, BF16 and TF32 in FP32, cut off as the hardware does it.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,8 +54,8 @@ def _scatter(part: Fragment) -> np.ndarray:
     return place.reshape(WARP, -1, part.per_register).transpose(1, 2, 0).reshape(-1)
 
 
-def product(shape: Shape, c_type: str, saturate: bool, tables=fragment) -> tuple[int, ...]:
-    """What `runtime._product` has to know of an instruction (see `layout.PRODUCT`). Raises Unsupported."""
+def product(shape: Shape, c_type: str, saturate: bool, tables=fragment) -> Multiplication:
+    """Raises Unsupported."""
     kinds = (shape.a_type, shape.b_type, c_type, shape.c_type)
     if not set(kinds) <= set(KINDS) or shape.c_type not in ("f32", "f16", "s32") or shape.n % 8:
         raise Unsupported(f"matrices of {shape.a_type}")
@@ -72,12 +74,18 @@ def product(shape: Shape, c_type: str, saturate: bool, tables=fragment) -> tuple
     head.update(zip(("a_kind", "b_kind", "c_kind", "d_kind"), map(KINDS.index, kinds), strict=True))
     starts = np.cumsum([len(PRODUCT), *map(len, parts)])
     head.update(zip(("a_table", "b_table", "c_table", "d_table"), (4 * starts[:4]).tolist(), strict=True))
-    words = np.cumsum([a.registers, b.registers, c.registers])
-    head.update(zip(("b_words", "c_words", "d_words"), (128 * words).tolist(), strict=True))
-    return tuple(int(n) for n in (*head.values(), *np.concatenate(parts)))
+    numbers = tuple(int(n) for n in (*head.values(), *np.concatenate(parts)))
+    return Multiplication(numbers, (a.registers, b.registers, c.registers))
 
 
-@operation("mma")
+class Multiplication(NamedTuple):
+    """numbers: what `product_runtime` has to know of an instruction (see `offsets.PRODUCT`). registers: how many A, B and C take."""
+
+    numbers: tuple[int, ...]
+    registers: tuple[int, int, int]
+
+
+@operation("mma", fragments=True)
 def _mma(low, i):
     kinds = [part for part in i.modifiers if part in BITS]
     if i.modifiers[0] != "sync" or {"sp", "sp::ordered_metadata", "block_scale", "xor", "and"} & set(i.modifiers) or len(kinds) != 4:
@@ -92,17 +100,31 @@ def _mma(low, i):
     _multiply(low, i, product(shape, c_type, "satfinite" in i.modifiers))
 
 
-def _multiply(low, i, numbers: tuple[int, ...]) -> None:
-    """d, a, b, c in the buffer."""
+def _multiply(low, i, of: Multiplication) -> None:
     _whole(low, i)
-    place = low.product(numbers)
-    starts = [0, *(numbers[PRODUCT[name] // 4] // 128 for name in ("b_words", "c_words", "d_words"))]
-    for operand, first, end in zip(i.operands[1:4], starts, starts[1:], strict=False):
+    place, room, pointers = low.product(of.numbers), 0, []
+    for operand, count in zip(i.operands[1:4], of.registers, strict=False):
         # Registers beyond the fragment's repeat it (wmma's f16).
-        for n, item in enumerate(_words(operand)[: end - first], first):
-            low.emit(f"store {_INTS} {low.full(low.operand(item, 'b32'))}, ptr {_slot(low, n)}, align 64")
-    low.call("void", "product", ("ptr", place), ("ptr", "%buffer"))
-    for n, item in enumerate(_words(i.operands[0]), starts[-1]):
+        items = _words(operand)[:count]
+        pointers.append(low.in_memory(items) or _copied(low, items, room))
+        room += count
+    results = _words(i.operands[0])
+    kept = low.to_memory(results)
+    low.call("void", "product", *(("ptr", pointer) for pointer in (place, *pointers, kept or _slot(low, room))))
+    if kept is None:
+        _from_buffer(low, results, room)
+
+
+def _copied(low, items, first: int = 0) -> str:
+    """Registers in the buffer, from a slot of it on."""
+    for n, item in enumerate(items, first):
+        low.emit(f"store {_INTS} {low.full(low.operand(item, 'b32'))}, ptr {_slot(low, n)}, align 64")
+    return _slot(low, first)
+
+
+def _from_buffer(low, items, first: int = 0) -> None:
+    """Write registers that an instruction has left in the buffer, from a slot of it on."""
+    for n, item in enumerate(items, first):
         low.put(item, Value("i32", v=low.new(f"load {_INTS}, ptr {_slot(low, n)}, align 64")))
 
 
@@ -113,7 +135,7 @@ def _slot(low, number: int) -> str:
 # --- wmma ----------------------------------------------------------------------------------------------------------------
 
 
-@operation("wmma")
+@operation("wmma", fragments=True)
 def _wmma(low, i):
     if i.modifiers[0] == "mma":
         kinds = [part for part in i.modifiers if part in BITS]
@@ -263,7 +285,7 @@ def _joined(low, kind: str, count: int, a: str, b: str) -> str:
 # --- ldmatrix and its family ---------------------------------------------------------------------------------------------
 
 
-@operation("ldmatrix", "stmatrix")
+@operation("ldmatrix", "stmatrix", fragments=True)
 def _rows(low, i):
     load = low.op.effect is Effect.LOAD
     words = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16"}
@@ -273,16 +295,14 @@ def _rows(low, i):
     count = int(next(m for m in i.modifiers if m in ("x1", "x2", "x4"))[1])
     address, registers = (i.operands[1], i.operands[0]) if load else i.operands
     record = low.record(True, **_watched(low, "shared", 4))
-    if not load:
-        for n, item in enumerate(_words(registers)):
-            low.emit(f"store {_INTS} {low.full(low.operand(item, 'b32'))}, ptr {_slot(low, n)}, align 64")
+    items, places = _words(registers), _far(low, address)  # which may be in a register that the matrices overwrite
+    place = low.to_memory(items) if load else low.in_memory(items) or _copied(low, items)
     low.call(
-        "void", i.name, ("ptr", "%ctx"), ("ptr", record), *_far(low, address), ("i32", low.first_thread), ("i32", str(count)),
-        ("i32", str(int("trans" in i.modifiers))), ("ptr", "%buffer"),
+        "void", i.name, ("ptr", "%ctx"), ("ptr", record), *places, ("i32", low.first_thread), ("i32", str(count)),
+        ("i32", str(int("trans" in i.modifiers))), ("ptr", place or "%buffer"),
     )  # fmt: skip
-    if load:
-        for n, item in enumerate(_words(registers)):
-            low.put(item, Value("i32", v=low.new(f"load {_INTS}, ptr {_slot(low, n)}, align 64")))
+    if place is None:
+        _from_buffer(low, items)
 
 
 @operation("movmatrix")

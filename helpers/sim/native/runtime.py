@@ -647,9 +647,10 @@ def _stmatrix() -> LlvmFunction:
     f, each = _matrix_rows("stmatrix", "shadow_store")
     with f.loop(f.count) as i:
         places, slot = each(i)
+        words = f.variable(f.load(INTS, slot, 64))
         with f.when(f.turned.is_("ne", 0)):
-            f.store(f.function_call(INTS, "transposed", f.load(INTS, slot, 64)), slot, 64)
-        f.scatter(f.load(INTS, slot, 64), places, f.constant(BITS, -1))
+            words.set(f.function_call(INTS, "transposed", words.get()))
+        f.scatter(words.get(), places, f.constant(BITS, -1))
     f.leave()
     return f
 
