@@ -287,13 +287,16 @@ def _finish(ax, labels: Sequence[str], kinds: Mapping[str, str], spread: Sequenc
         handles.append(Line2D([], [], linestyle="", marker="|", markersize=10, markeredgewidth=1.8, color=INK if text == _RUNS else GREEN,
                               label=text))  # fmt: skip
     if handles:
-        below = -0.15 * _USUAL / (ax.get_position().height * ax.figure.get_figheight())  # as far below in a picture that is higher
-        for columns in range(min(4, len(handles)), 0, -1):
-            legend = ax.legend(
-                handles=handles, loc="upper left", bbox_to_anchor=(-0.3, below), ncols=columns, columnspacing=1.6, handletextpad=0.4
-            )
-            if legend.get_window_extent().x1 <= ax.figure.bbox.x1:
-                break
+        _legend(ax, handles, columnspacing=1.6, handletextpad=0.4)
+
+
+def _legend(ax, handles: Sequence[Any], **looks: Any) -> None:
+    """A legend below the Axes, where no mark can be, in as many columns as there is room for."""
+    below = -0.15 * _USUAL / (ax.get_position().height * ax.figure.get_figheight())  # as far below in a picture that is higher
+    for columns in range(min(4, len(handles)), 0, -1):
+        legend = ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(-0.3, below), ncols=columns, **looks)
+        if legend.get_window_extent().x1 <= ax.figure.bbox.x1:
+            break
 
 
 def _name_rows(ax, labels: Sequence[str]) -> None:
@@ -327,7 +330,7 @@ def _shorter(name: str) -> str:
 
 
 def _all(ax, rungs, known, log: bool) -> str:
-    """One line per GPU, each kernel as a share of that GPU's own cuBLAS."""
+    """One line per GPU from step to step, each kernel as a share of that GPU's own cuBLAS; kernels outside the steps are on no line."""
     shown = rows([rung for rung in rungs if rung.cublas_ratio])
     if not shown:
         raise NothingToSee("No rung states its share of cuBLAS, so the GPUs cannot be compared.")
@@ -344,7 +347,8 @@ def _all(ax, rungs, known, log: bool) -> str:
         if not points:
             continue
         colour = colours[number % len(colours)]
-        handles += ax.plot([x for x, _, _ in points], [y for _, y, _ in points], color=colour, linewidth=2, zorder=1, label=device,
+        steps = [(x, y) for x, y, rung in points if rung.step is not None]
+        handles += ax.plot([x for x, _ in steps], [y for _, y in steps], color=colour, linewidth=2, zorder=1, label=device,
                            linestyle=("-", "--", ":", "-.")[number % 4])  # fmt: skip
         for x, y, rung in points:
             face = colour if rung.kind in ("measured", "recorded") else "white"
@@ -357,7 +361,7 @@ def _all(ax, rungs, known, log: bool) -> str:
     ax.axvline(100, color=ORANGE, linewidth=3, zorder=0.8)
     ax.set_xlim(left=None if log else 0)
     _finish(ax, list(place), {})
-    ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(0.88, 0.02), fontsize=13, handlelength=3, labelcolor="linecolor")
+    _legend(ax, handles, fontsize=13, handlelength=3, labelspacing=0.2, labelcolor="linecolor")
     ax.set_xlabel(f"% of cuBLAS on the same GPU, {_scale(log)}")
     heading(ax, "All GPUs, against cuBLAS on each", detail="filled: measured or recorded; hollow: predicted; triangle: published", above=24)
     return "Kernels as a share of cuBLAS on the same GPU. " + ". ".join(said) + "."

@@ -176,6 +176,28 @@ def test_all_devices_are_compared_by_their_own_cublas():
     assert "RTX 3090: 01 naive 1.1 %" in ax.alt
 
 
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("count", [2, 6])
+def test_the_names_of_the_gpus_stand_where_no_mark_can_be(count, log):
+    many = [
+        Rung("recorded", str(step), device=f"Quadro RTX {gpu}000", step=step, tflops=1.0, cublas_ratio=share)
+        for gpu in range(count)
+        for step, share in ((1, 0.4), (2, 1.0))
+    ]
+    ax = ladder(many, device="all", log=log)
+    names, whole = ax.get_legend().get_window_extent(), ax.figure.bbox
+    assert len(ax.get_legend().get_texts()) == count and whole.x0 <= names.x0 and names.x1 <= whole.x1 and whole.y0 <= names.y0
+    assert names.y1 <= ax.get_window_extent().y0 and not names.overlaps(ax.xaxis.label.get_window_extent())
+
+
+def test_a_line_of_a_gpu_goes_from_step_to_step_only():
+    """A kernel outside the steps stands above them, whatever its idea: no way leads there."""
+    ax = ladder([*RUNGS, Rung("published", "warp tile", device="RTX 3090", tflops=0.1, cublas_ratio=0.05)], device="all")
+    lines = {line.get_label(): list(line.get_ydata()) for line in ax.lines if line.get_label() in devices(RUNGS)}
+    assert lines == {"H200 SXM": [0, 1], "RTX 3090": [0]}
+    assert "RTX 3090: 01 naive 1.1 %, warp tile 5 %" in ax.alt
+
+
 def test_alternative_text_names_how_each_figure_came_about():
     alt = ladder(RUNGS).alt
     assert "01 naive: 0.499 TFLOPS (published by others), 0.502 TFLOPS (recorded by the course), 0.49 TFLOPS (you, measured)" in alt
