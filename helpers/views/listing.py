@@ -261,9 +261,10 @@ class MachineCode:
         block = "margin:0;font-size:12px;line-height:1.4;white-space:pre;background:none"
         head = "".join(f'<th scope="col" style="{cell}">{name}</th>' for name in ("PTX (virtual)", "SASS (machine)"))
         body = "".join(f'<td style="{cell}"><pre style="{block}">{html.escape(text)}</pre></td>' for text in (self.ptx, self.sass))
-        return (
+        return (  # of a line that was unrolled there may be thousands of instructions: they scroll
+            '<div style="max-height:24em;overflow:auto;margin-bottom:1em" tabindex="0">'
             f'<table><caption style="text-align:left"><code>{self.line}: {html.escape(self.source)}</code></caption>'
-            f"<thead><tr>{head}</tr></thead><tbody><tr>{body}</tr></tbody></table>"
+            f"<thead><tr>{head}</tr></thead><tbody><tr>{body}</tr></tbody></table></div>"
         )
 
     def __str__(self) -> str:
@@ -313,8 +314,8 @@ def controls(run, line=None):
 
 
 def page(run, line: int | None = None) -> ListingPage:
-    """The busy part of the table, and under it the PTX and SASS of one line if there is one to show."""
-    return ListingPage((table(run, line, whole=False), *((code_of(run, line),) if line else ())))
+    """The busy part of the table, and above it, next to the menu, the PTX and SASS of one line if there is one to show."""
+    return ListingPage((*((code_of(run, line),) if line else ()), table(run, line, whole=False)))
 
 
 def _figure_size(run, line: int | None = None) -> tuple[float, float]:
