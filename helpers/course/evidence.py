@@ -99,14 +99,16 @@ def _origin(rung: Rung) -> tuple:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Recorded times of one step's reference kernel, one row per size. missing: sentences about sizes without one."""
+    """Recorded times of one step's reference kernel, one row per size, each beside cuBLAS's in the same run. missing: sentences about
+    sizes without one."""
 
     rows: tuple[Rung, ...]
     missing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join([*(
-            f"{rung.name} at {rung.m} × {rung.n} × {rung.k}: {rung.milliseconds:.4g} ms, {digits(rung.tflops)} TFLOPS "
+            f"{rung.name} at {rung.m} × {rung.n} × {rung.k}: {rung.milliseconds:.4g} ms, {digits(rung.tflops)} TFLOPS"
+            f"{f', {rung.cublas_ratio:.2f} × cuBLAS' if rung.cublas_ratio else ''} "
             f"(recorded, {rung.device}, {rung.date}{f'; noisy: {rung.noisy}' if rung.noisy else ''})"
             for rung in self.rows
         ), *self.missing])  # fmt: skip

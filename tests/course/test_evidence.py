@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helpers.course import evidence, rungs
@@ -80,6 +82,8 @@ def test_recorded_times_name_their_device_and_day():
     assert [rung.m for rung in found.rows] == [4095, 4096]
     assert "recorded, H200 SXM, 20" in str(found)
     assert str(found).count("recorded, ") == 2 and "noisy" not in str(found)
+    assert str(found).count(" × cuBLAS (recorded, ") == 2 and "0.498 TFLOPS, 0.01 × cuBLAS (recorded" in str(found)
+    assert "cuBLAS" not in str(evidence.Recorded((replace(found.rows[0], cublas_ratio=None),)))
     with pytest.raises(CourseError, match="not recorded at 77"):
         evidence.recorded("naive", 77)
 
