@@ -41,8 +41,8 @@ def place_of(allocation, distance: int, elements: bool) -> str:
     if elements and not rest:
         return f"at element {index} of {allocation.name}, which has {allocation.nbytes // allocation.itemsize} elements"
     if distance < 0:
-        return f"{-distance} bytes before {allocation.name}"
-    return f"{distance - allocation.nbytes} bytes past the end of {allocation.name}"
+        return f"that lie {-distance} bytes before {allocation.name}"
+    return f"that lie {distance - allocation.nbytes} bytes past the end of {allocation.name}"
 
 
 def advice_on(distance: int, units: set[int]) -> str | None:

@@ -62,7 +62,7 @@ def in_device_memory(
     elif fatal:
         name, what = None, f"at address {address:#x}, far from every array"
     else:
-        what = f"{distance} bytes {side} {name}" if distance else f"just {side} {name}"
+        what = _beside(distance, side, name)
         if distance <= (before if side == "before" else behind - width):
             advice = PART_ADVICE.format(name)
     verb = _verb(site)
@@ -102,6 +102,13 @@ def _closest(spans, offset: int, width: int) -> tuple[str | None, int, str]:
     return best
 
 
+def _beside(distance: int, side: str, name: str | None) -> str:
+    """Where bytes lie, as said behind them."""
+    if not distance:
+        return f"just {side} {name}"
+    return f"that {'reach' if side.startswith('across') else 'lie'} {distance} bytes {side} {name}"
+
+
 def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:
     """Threads (bad, per lane) reach beyond shared memory."""
     block, thread, offset, count = m.example(bad, offsets)
@@ -129,7 +136,7 @@ def in_another_array(m: Machine, site: Site, start: int, offsets: np.ndarray, wi
     there = next(
         (other for other, base, nbytes in spans.values() if base < offset + width and offset < base + nbytes and base != start), ""
     )
-    what = f"A thread {_verb(site)} {width} bytes {f'{distance} bytes' if distance else 'just'} {side} {name}"
+    what = f"A thread {_verb(site)} {width} bytes {_beside(distance, side, name)}"
     m.findings.add(
         KIND, site.line, f"{what}, where {there} lies." if there else f"{what}.", block=block, thread=thread, count=count, array=name or "",
         advice=f"{OF_AN_ARRAY.format(name)[:-1]}: nothing stops an access from reaching what lies beside it.",

@@ -207,11 +207,17 @@ def test_what_the_numbers_do_not_show_is_not_said():
         said, advice = missed("k(float* a, long long i, size_t n)", "i", None, index, 100)
         assert f"at element {index} of a" in said and advice.startswith("Check the index")
     said, advice = missed("k(int i)", "i * 2", 1 << 30, pointer="own")
-    assert said.endswith(f" {4 * LARGE} bytes before own.") and "an int that overflowed" in advice
+    assert said.endswith(f"A thread writes 4 bytes that lie {4 * LARGE} bytes before own.") and "an int that overflowed" in advice
     said, advice = missed("k(float* a, float* b, int i, int j)", "i * 2", None, None, 1 << 30, 1, pointer="j ? a : b")
     assert "far from every array" in said and advice.startswith("Check the index")
     said, advice = missed("k(float** a, int i)", "i * 2", np.full(1, 1 << 46, np.uint64), 1 << 30, pointer="*a")
     assert "far from every array" in said and advice.startswith("Check the index")
+
+
+def test_bytes_that_lie_partly_in_an_array_reach_across_its_end():
+    source = """extern "C" __global__ void k(float* a) { reinterpret_cast<float4*>(a)[1] = float4{}; }"""
+    (finding,) = helpers.compile(source).launch(1, 1, (np.zeros(6, np.float32),), on="cpu").findings
+    assert finding.message == "A thread writes 16 bytes that reach 8 bytes across the end of a."
 
 
 def test_an_access_is_told_of_the_array_that_it_starts_from():

@@ -85,7 +85,7 @@ def test_two_arrays_of_dynamic_shared_memory_begin_at_one_place(use, told):
     assert [note.partition(",")[0] for note in notes] == ["line 2: a and b are extern __shared__"] * told
 
 
-@pytest.mark.parametrize("n, told", [(0, None), (225, "just past the end of first."), (384, "512 bytes past the end of first.")])
+@pytest.mark.parametrize("n, told", [(0, None), (225, "just past the end of first."), (384, "that lie 512 bytes past the end of first.")])
 def test_an_index_too_large_does_not_reach_the_next_variable(n, told):
     compiled = compile_source(
         "__device__ float first[256], second[1 << 14];\n"
