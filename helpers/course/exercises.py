@@ -274,7 +274,9 @@ class Exercise:
                     yours = answer(*case)
                 good = isinstance(yours, numbers.Real) and math.isclose(yours, expected, rel_tol=1e-6)
                 if not good or case in self.cases:  # the others are shown where they are wrong
-                    rows.append((good, f"{call}: yours {yours!r}" + ("" if good else f", expected {expected:g}")))
+                    short = isinstance(yours, float) and (good or f"{yours:g}" != f"{expected:g}")  # as many digits as tell the two apart
+                    said = f"{call}: yours {yours:g}" if short else f"{call}: yours {yours!r}"
+                    rows.append((good, said if good else f"{said}, expected {expected:g}"))
             except TooLongError:
                 rows.append((False, f"{call} was stopped after {gemm.PATIENCE:g} seconds: a loop in it may never end."))
                 break

@@ -244,6 +244,16 @@ def test_knowing_the_cases_is_not_enough():
     assert not report.passed and [ok for ok, _ in report.rows[: len(known)]] == [True] * len(known)
 
 
+def test_a_figure_of_a_function_has_as_many_digits_as_tell_it_from_the_right_one():
+    item = exercise("busy_part")
+    right = item.reference()
+    said = str(item.check(lambda *case: right(*case) * (1 + 1e-5)))
+    assert "busy_part(4096, 4096, 256, 128, 132): yours 0.969707, expected 0.969697" in said
+    assert "busy_part(4096, 4096, 256, 128, 132): yours 0.969697\n" in str(item.check(right))
+    close = [line for line in str(item.check(lambda *case: right(*case) * (1 + 2e-6))).split("\n") if "expected" in line]
+    assert close and all(yours != expected for yours, expected in (line.split("yours ")[1].split(", expected ") for line in close))
+
+
 def test_numpy_numbers_are_numbers():
     assert exercise("smallest_n").check(lambda peak, bandwidth: np.int64(np.ceil(6 * peak / bandwidth))).passed
 
