@@ -549,7 +549,7 @@ def _eight_bits() -> Part:
             lambda: 100 * 4 / 128, "4 bytes for 128.",
         ),
         shared=_choice(
-            "Why may the factors of a block be multiplied to a sum of 128 products, and not to each product?",
+            "Why is it enough to multiply a sum of 128 products by the factors of their block, in place of each product?",
             "all products of the sum have the same two factors",
             "The block of A's row has one, the block of B's columns another, for the same 128 k.",
             {
@@ -565,7 +565,7 @@ def _eight_bits() -> Part:
             {
                 "one for each row": "Every row has an element in each of these columns.",
                 "one for the whole matrix, if it is small enough": "Then the outliers overflow.",
-                "none: e4m3 is a floating-point format": "It reaches from 2^-9 to 448, and has few digits at the lower end.",
+                "none: E4M3 is a floating-point format": "It reaches from 2^-9 to 448, and has few digits at the lower end.",
             },
         ),
         release=_choice(
