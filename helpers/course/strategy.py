@@ -249,7 +249,7 @@ class ChosenConfiguration(Tabular):
         return LessonKernel(compile_source(self.source, step.entry, step.target()), step.slug, expect=())
 
     def table(self) -> Table:
-        """The five fastest, with their constants."""
+        """The five fastest, with the constants that differ from the shipped ones."""
         rows, configurations = [], _family(self.problem.dtype).configurations
         for name in sorted(self.milliseconds, key=self.milliseconds.__getitem__)[:5]:
             time = self.milliseconds[name]
@@ -263,7 +263,7 @@ class ChosenConfiguration(Tabular):
         )
         if len(self.milliseconds) > len(rows):
             notes += (f"The {len(rows)} fastest of {len(self.milliseconds)} configurations; `.milliseconds` has all of them.",)
-        return Table(["configuration", "ms", "TFLOPS", "constants"], rows, f"{self.problem}, {how}", left=(0, 3), below=notes)
+        return Table(["configuration", "ms", "TFLOPS", "constants that differ"], rows, f"{self.problem}, {how}", left=(0, 3), below=notes)
 
 
 @explained

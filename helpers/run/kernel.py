@@ -214,7 +214,9 @@ class Kernel:
 
     def __repr__(self) -> str:
         registers = f"{self.compiled.registers} registers" if self.compiled.cubin else "registers not known"
-        return f"<Kernel {self.name} for {self.compiled.arch}: {registers}, {self.shared_bytes} bytes of shared memory>"
+        asked = self.compiled.constants.get("dynamic_shared", (0,))[0]
+        shared = f"{self.shared_bytes:,}{f' + {asked:,} dynamic' if asked else ''} bytes of shared memory per block"  # as below its cell
+        return f"<Kernel {self.name} for {self.compiled.arch}: {registers}, {shared}>"
 
     @explained
     def launch(

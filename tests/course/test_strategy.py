@@ -112,6 +112,7 @@ def test_best_estimates_what_was_not_recorded_from_the_table_alone(monkeypatch):
     choice = strategy.best(problem.m, problem.n, problem.k)
     assert not choice.recorded and set(choice.milliseconds) == set(strategy.CONFIGURATIONS)
     assert "estimated from the strategy table of NVIDIA H200" in str(choice) and choice.configuration in str(choice)
+    assert "constants that differ" in str(choice) and "BM 256" not in str(choice), "the shipped kernel's are not among them"
 
 
 @pytest.mark.slow

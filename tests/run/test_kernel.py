@@ -198,7 +198,9 @@ def test_trace_is_recorded_only_when_asked(scale):
 
 
 def test_repr_is_readable(scale):
-    assert "scale" in repr(scale) and "registers" in repr(scale)
+    assert "scale" in repr(scale) and "registers" in repr(scale) and ", 0 bytes of shared memory per block>" in repr(scale)
+    dynamic = SCALE + 'extern "C" __device__ constexpr int dynamic_shared[] = {2048};'
+    assert ", 0 + 2,048 dynamic bytes of shared memory per block>" in repr(helpers.compile(dynamic))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -np.inf, np.float32("nan"), Decimal("NaN"), Fraction(1, 3), 1e300])
