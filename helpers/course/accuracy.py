@@ -151,7 +151,7 @@ def _numbers(name: str, given: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         raise CourseError(f"accuracy multiplies real numbers, and {name} holds something else: pass an array of float32.") from None
     if not np.isfinite(single).all() and np.isfinite(found.astype(np.float64)).all():
-        raise CourseError(f"{name} has numbers beyond ±{np.finfo(np.float32).max:.1e}, where float32 ends.")
+        raise CourseError(f"{name} has numbers beyond ±{np.finfo(np.float32).max:.1e}, where FP32 ends.")
     return single
 
 

@@ -272,7 +272,7 @@ def shared_wavefronts_per_multiply_add(run) -> float:
     Raises CourseError for a kernel that does no multiply-add.
     """
     if not (found := multiply_adds(run)):
-        raise CourseError("The kernel did no float32 multiply-add.")
+        raise CourseError("The kernel did no FP32 multiply-add.")
     return sum(count(run, names.shared_wavefronts(op)) for op in ("ld", "st")) / found
 
 

@@ -293,7 +293,7 @@ def _last_per_cent() -> Part:
             },
         ),
         bytes=_number(
-            "Bias and ReLU in a kernel of their own, behind a product in float32. How many bytes does that pass move for each "
+            "Bias and ReLU in a kernel of their own, behind a product in FP32. How many bytes does that pass move for each "
             "element of C?",
             "bytes per element",
             lambda: 2 * figures.FLOAT, "It reads C and writes it again. The fused epilogue has each element in a register.",
@@ -545,7 +545,7 @@ def _eight_bits() -> Part:
             lambda: 448.0, "The factor is 56 / 448, an eighth: the largest number of a block is stored as the largest of the format.",
         ),
         memory=_number(
-            "A is 4096 × 4096. How many per cent do its factors, float32 for every 128 numbers of a row, add to its bytes?", "per cent",
+            "A is 4096 × 4096. How many per cent do its factors, one in FP32 for every 128 numbers of a row, add to its bytes?", "per cent",
             lambda: 100 * 4 / 128, "4 bytes for 128.",
         ),
         shared=_choice(

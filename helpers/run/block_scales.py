@@ -123,9 +123,7 @@ def quantized(x: np.ndarray, along: int = 128, across: int = 1, kind: str = "flo
     if not all(isinstance(size, numbers.Integral) and size >= 0 for size in (along, across)):
         raise LaunchError(f"along={along!r}, across={across!r}: the sides of a block are whole numbers, or 0 for all of the matrix.")
     if np.isinf(x[np.isfinite(given)]).any():
-        raise LaunchError(
-            f"The matrix has numbers up to {np.nanmax(np.abs(given)):.3g}, and float32 ends at {np.finfo(np.float32).max:.3g}."
-        )
+        raise LaunchError(f"The matrix has numbers up to {np.nanmax(np.abs(given)):.3g}, and FP32 ends at {np.finfo(np.float32).max:.3g}.")
     if not np.isfinite(x).all():
         raise LaunchError("The matrix has an infinity or NaN, and a factor of such a block would be none.")
     rows, k = x.shape

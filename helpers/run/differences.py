@@ -67,7 +67,7 @@ def _inexact(problem: Problem, got: np.ndarray, value: np.ndarray, meant: Sequen
     if text := problem.inexact(got, value):
         return f"{text}. The errors together are {error:.2g} in the root mean square, where {allowed:.2g} is allowed."
     return (
-        f"{_NEARLY}, and the errors together are too large: {error:.2g} in the root mean square, where float32 sums stay below "
+        f"{_NEARLY}, and the errors together are too large: {error:.2g} in the root mean square, where sums in FP32 stay below "
         f"{allowed:.2g}."
     )
 
@@ -85,7 +85,7 @@ def few_bits(source: str, ptx: str) -> str:
     if _NARROW.search(ptx):
         return "Some operand or sum has fewer bits than it should: look for half, bfloat16 or tf32."
     text = (
-        "No type of the kernel has fewer bits than float32, so some of the products may be left out, or be of other elements: look at how "
+        "No type of the kernel has fewer bits than FP32, so some of the products may be left out, or be of other elements: look at how "
         "k is counted, and at what is done where the loop ends."
     )
     return f"{text} {said}" if (said := of_narrow_counter(source)) else text

@@ -488,7 +488,7 @@ class _Positive(Problem):
         side = "too small" if error < 0 else "too large"
         return (
             f"sums of positive numbers are {side} by {abs(error):.2g} of their size on average. Tensor cores do not round: they cut off, "
-            "always on one side, so that it adds up along K. Add what they have summed to float32 registers, and begin their sums anew, "
+            "always on one side, so that it adds up along K. Add what they have summed to FP32 registers, and begin their sums anew, "
             f"after {STRETCH} of K at the latest (promotion)"
         )
 

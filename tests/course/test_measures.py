@@ -98,7 +98,7 @@ def test_wavefronts_of_shared_memory():
     # Per k: one wavefront for Bs, half of one for As (two for four values). Per tile of 32: one store of each tile.
     assert measures.shared_wavefronts_per_multiply_add(run_of("shared_tile")) == 1 + 1 / 2 + 2 / 32
     assert measures.shared_wavefronts_per_multiply_add(run_of("naive")) == 0
-    with pytest.raises(CourseError, match="no float32 multiply-add"):
+    with pytest.raises(CourseError, match="no FP32 multiply-add"):
         measures.shared_wavefronts_per_multiply_add(run_of("naive", 32, 32, 0, trace=False))
 
 

@@ -66,7 +66,7 @@ def run(kernel):
         (lambda k: gemm.check(k, Problem(4, 4, 4), patience="x"), "patience='x', progress=None"),
         (lambda k: gemm.check(k, Problem(4, 4, 4), progress=5), "progress=5"),
         (lambda k: gemm.check(k, Problem(4, 4, 4), whole="x"), "whole='x'"),
-        (lambda k: quantized(np.full((2, 2), 1e300)), r"numbers up to 1e\+300, and float32 ends at 3.4e\+38"),
+        (lambda k: quantized(np.full((2, 2), 1e300)), r"numbers up to 1e\+300, and FP32 ends at 3.4e\+38"),
         (lambda k: quantized(np.array([[1 + 5j, 2]])), "real numbers, and these are complex"),
         (lambda k: k.profile(64, "nosuch"), "no figures for a GPU called 'nosuch'; it knows T4, "),
         (lambda k: k.profile("64"), "size='64': a size is one whole number, 0 or more, for M = N = K, or three"),

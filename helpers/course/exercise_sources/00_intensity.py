@@ -1,7 +1,7 @@
 #! kind: write
 #! title: Arithmetic intensity
 #! task: Write intensity(m, n, k): the floating-point operations of C = A B divided by the bytes that must move at
-#!     least once, for float32 matrices A (m x k), B (k x n) and C (m x n).
+#!     least once, for FP32 matrices A (m x k), B (k x n) and C (m x n).
 #! hint: The operations are 2 m n k: each of the m n results is a sum of k products.
 #! hint: Each of the three matrices must move once: A and B are read, C is written.
 #! hint: A has m k elements, B has k n, C has m n, and each element is 4 bytes.
