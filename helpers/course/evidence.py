@@ -184,7 +184,7 @@ class Elsewhere(Tabular):
     rows: tuple[tuple[Rung, ...], ...]  # per source, one rung per step
 
     def table(self) -> Table:
-        header = ["GPU", "size", *(f"{step.number:02} {step.title.lower()}" for step in self.steps), "source"]
+        header = ["GPU", "size", *(f"{step.number:02} {_in_a_line(step.title)}" for step in self.steps), "source"]
         cells: list[list[str | Cell]] = []
         for row in self.rows:
             figures = [f"{rung.tflops:.2f} ({100 * rung.cublas_ratio:.1f} %)" for rung in row]
@@ -193,6 +193,11 @@ class Elsewhere(Tabular):
             source = Cell(one.source, html.escape(one.source).replace("/", "/<wbr>").replace("_", "_<wbr>"))
             cells.append([one.device, shape, *figures, source])
         return Table(header, cells, "published: TFLOPS (share of cuBLAS)", left=(0, 1, len(header) - 1))
+
+
+def _in_a_line(title: str) -> str:
+    """A title in small letters, but for what is no word: 1D, FP8."""
+    return " ".join(word.lower() if word[1:].islower() else word for word in title.split())
 
 
 @explained

@@ -434,7 +434,7 @@ class Profile(Tabular):
         elif self.recorded:
             found.append(
                 f"Recorded on {self.gpu_name}, {self.recorded.date}: {self.milliseconds:.4g} ms, {digits(self.tflops)} TFLOPS. "
-                f"This is the course's own kernel, unchanged, so that stands{self._model_says}."
+                f"This is the course's own kernel, unchanged, so this time stands{self._model_says}."
             )
             if self.recorded.noisy:
                 found.append(_noise(self.recorded.noisy))

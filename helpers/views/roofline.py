@@ -38,7 +38,7 @@ _TRIED = 2 * 512**3  # operations of the smallest product that the model's error
 
 @dataclass(frozen=True)
 class Point:
-    """One kernel. Intensities in operations per byte; tflops None where it was not timed."""
+    """One kernel. Intensities in FLOPs per byte; tflops None where it was not timed."""
 
     name: str
     flops: int
@@ -61,7 +61,7 @@ class Roof:
     unit: str = "FP32 lanes"
 
     def attainable(self, intensity: float, level: str = "dram") -> float:
-        """TFLOPS that `intensity` (operations per byte of that level: "dram", "l1" or "l2") allows."""
+        """TFLOPS that `intensity` (FLOPs per byte of that level: "dram", "l1" or "l2") allows."""
         return min(self.compute, intensity * getattr(self, level))
 
 
@@ -172,7 +172,7 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
         ax.plot([one.compute / one.l1, high], [one.compute] * 2, color=INK, linewidth=2.5, zorder=1)
         ax.annotate(f"{one.unit} {digits(one.compute)} TFLOPS", (high, one.compute), (-4, 11), textcoords="offset points", ha="right",
                     fontsize=13, weight="bold")  # fmt: skip
-    ax.set_xlabel("operations per byte")
+    ax.set_xlabel("FLOPs per byte")
     ax.set_ylabel("TFLOPS")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -185,12 +185,12 @@ def roofline(what: Any, gpu: str = DEFAULT_GPU, *, ax):
     if len(handles) > 1:
         ax.legend(handles=handles, loc="lower right", handletextpad=0.3)
     knee = top.compute / top.dram
-    heading(ax, f"Roofline of the {top.gpu}", detail=f"below {knee:.3g} operations per byte DRAM is the limit, above it arithmetic")
+    heading(ax, f"Roofline of the {top.gpu}", detail=f"below {knee:.3g} FLOPs per byte DRAM is the limit, above it arithmetic")
     return (
         f"Roofline of the {top.gpu}: {', '.join(f'{one.unit} {digits(one.compute)} TFLOPS' for one in roofs)}, DRAM {top.dram:.3g} TB/s, "
         + (f"L2 {top.l2:.3g} TB/s (measured), " if top.l2 else "")
         + f"L1 caches {top.l1:.3g} TB/s; "
-        f"the DRAM roof meets the arithmetic roof at {knee:.3g} operations per byte. " + " ".join(said)
+        f"the DRAM roof meets the arithmetic roof at {knee:.3g} FLOPs per byte. " + " ".join(said)
     )
 
 
@@ -255,7 +255,7 @@ def _draw(ax, item: Point, top: Roof, number: int) -> tuple[str, _Name | None]:
         if level == "l1" or item.requested is None:  # one name is enough where a kernel has two marks
             name = _Name(f"{item.name}  {figure}", intensity, y, colour, item.tflops is not None)
         said.append(
-            f"{item.name}, {what}: {intensity:.3g} operations per byte, the roof allows {digits(allowed)} TFLOPS"
+            f"{item.name}, {what}: {intensity:.3g} FLOPs per byte, the roof allows {digits(allowed)} TFLOPS"
             + (f", {digits(item.tflops)} {kind.strip() or 'reached'}." if item.tflops else ".")
         )
     return " ".join(said) or f"{item.name} did no operation that was counted.", name

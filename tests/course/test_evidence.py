@@ -77,6 +77,11 @@ def test_steps_nobody_published_give_no_rows():
     assert evidence.elsewhere("start_here").rows == ()
 
 
+def test_a_column_of_elsewhere_has_the_name_of_its_step():
+    header = evidence.elsewhere("shared_tile", "thread_tile_1d", "fp8").table().header
+    assert list(header[2:-1]) == ["03 shared tile", "04 1D thread tile", "19 FP8"]
+
+
 def test_recorded_times_name_their_device_and_day():
     found = evidence.recorded("naive", 4095, 4096)
     assert [rung.m for rung in found.rows] == [4095, 4096]

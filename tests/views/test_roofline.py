@@ -44,8 +44,8 @@ def test_the_picture_places_points_under_their_roofs(said):
     assert squares == [(0.0606, 0.5), (8.0, 40.0)]
     assert "naive  0.5 recorded" in said(ax) and "fast  40 predicted" in said(ax)
     assert "DRAM 4.8 TB/s" in said(ax) and "FP32 lanes 66.9 TFLOPS" in said(ax)
-    assert ax.get_xlabel() == "operations per byte" and ax.get_ylabel() == "TFLOPS"
-    assert "naive, bytes it requests: 0.0606 operations per byte, the roof allows 2.03 TFLOPS, 0.5 recorded." in ax.alt
+    assert ax.get_xlabel() == "FLOPs per byte" and ax.get_ylabel() == "TFLOPS"
+    assert "naive, bytes it requests: 0.0606 FLOPs per byte, the roof allows 2.03 TFLOPS, 0.5 recorded." in ax.alt
 
 
 def test_a_point_without_a_time_lies_on_its_roof(said):

@@ -16,7 +16,7 @@ from .shared_cells import plain_name
 
 KIND = "out-of-bounds"
 MEANING = {KIND: "an access outside every array"}
-ADVISED = {KIND: "Check the index against the matrix's size before the access, or fix the address."}
+ADVISED = {KIND: "Check the index against the array's size before the access, or fix the address."}
 FAR = 1 << 20  # bytes: beyond that, an access is not taken for one that misses an array a little
 PART_ADVICE = (
     "{0} is a part of a larger array, and a launch has this part alone. If the kernel is to reach the rest, pass the whole array, "
