@@ -1,7 +1,7 @@
 #! kind: write
 #! title: Where the roof bends
-#! task: A GPU does peak TFLOP per second and moves bandwidth TB per second. Write smallest_n(peak, bandwidth): the
-#!     smallest n for which an n x n x n product, moving only its compulsory bytes, is limited by arithmetic and not
+#! task: A GPU has a peak in TFLOPS and a bandwidth in TB/s. Write smallest_n(peak, bandwidth): the smallest n for which
+#!     an n x n x n product, moving only its compulsory bytes, is limited by arithmetic and not
 #!     by memory: its arithmetic takes at least as long as its bytes.
 #! hint: The product is limited by arithmetic as soon as its intensity is at least peak / bandwidth (FLOPs per
 #!     byte).

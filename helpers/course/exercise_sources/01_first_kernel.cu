@@ -1,7 +1,7 @@
 //! kind: write
 //! title: A kernel of your own
 //! task: Write the body. The 256 threads of a block stand in one row here, x from 0 to 255, and share a tile of 32 rows and 8
-//!     columns: one element for each. A load of B may touch one sector, and each result costs 2 K loads.
+//!     columns: one element for each. A load of B may touch one sector and no more, and each result costs 2 K loads.
 //! hint: Three parts: which element is mine, the loop over k, the store. Between the first two, those leave who have nothing to do.
 //! hint: t % BM runs through the rows and t / BM through the columns. The block's tile begins at row blockIdx.y * BM and column
 //!     blockIdx.x * BN.
