@@ -588,7 +588,7 @@ def _left_of_tile(kernel: Kernel) -> str:
 @dataclass(frozen=True)
 class _Again:
     """What another run of a wrong problem shows: the last store or bulk copy to the first wrong element, and whether that is known; what
-    sums in few bits or a ReLU left out, and what reads of padding have to do with it, as sentences with a space before each."""
+    sums in few bits, a ReLU or a factor left out, and what reads of padding have to do with it, as sentences with a space before each."""
 
     site: TracedSite | None = None
     known: bool = False
@@ -613,7 +613,7 @@ def _again(kernel: Kernel, problem: Problem) -> _Again:
     if found is not None and found[0] == 2:
         if (narrow := likely_causes.rounding(kernel)) and likely_causes.wrong_by_little(problem, before, arrays, narrow.bits):
             bits = f" {narrow.said}"
-        bits = bits or _of_maximum(kernel, problem, before, arrays[2])
+        bits = bits or _of_maximum(kernel, problem, before, arrays[2]) or likely_causes.of_factors(problem, before, arrays[2])
         padding = likely_causes.of_padding(kernel, problem, trace, arrays[2], functools.partial(_without_padding, kernel, problem, before))
     if found is None or trace.truncated:
         return _Again(bits=bits, padding=padding)

@@ -1,5 +1,5 @@
 """What may be why a product is wrong, as sentences: matrices taken by columns, a tile that is left in part, sums in FP16 or
-BF16, a ReLU that is left out, padding that is read."""
+BF16, a ReLU that is left out, alpha or beta that is, padding that is read."""
 
 from __future__ import annotations
 
@@ -135,6 +135,34 @@ def of_maximum(problem: Problem, before: Sequence[np.ndarray], c: np.ndarray) ->
             "max(0, alpha · A · B + beta · C + bias)."
         )
     return ""
+
+
+def of_factors(problem: Problem, before: Sequence[np.ndarray], c: np.ndarray) -> str:
+    """What is to be said of a wrong C that is what other factors would make of it: beta · C left out, or alpha, or each where the other
+    belongs, as a sentence with a space before it; else "". before: A, B and C as they were."""
+    alpha, beta = problem.alpha, problem.beta
+    got = c[:, : problem.n].astype(np.float64)
+    if not problem.k or got.size < _ENOUGH or not np.isfinite(got).all() or problem.near_special_factors():
+        return ""
+    tried = {(1.0, 0.0): "with alpha = 1: multiply the sum by alpha"}
+    if beta:
+        tried = {
+            (alpha, 0.0): "with beta = 0: add beta · C, of what C was before",
+            (1.0, beta): "with alpha = 1: multiply the sum by alpha",
+            (1.0, 0.0): "with alpha = 1 and beta = 0: store alpha · sum + beta · C, of what C was before",
+            (alpha, 1.0): "with beta = 1: multiply what C was before by beta",
+            (alpha, alpha * beta): "with alpha · beta for beta: multiply the sum alone by alpha, not what C was before",
+            (beta, alpha): "with alpha and beta exchanged",
+        }
+    for factors, said in tried.items():
+        if factors != (alpha, beta):
+            value, bound = replace(problem, alpha=factors[0], beta=factors[1]).expected(*before)
+            if not wrong_ones(got, value, bound).any():
+                return f" C is what it would be {said}."
+    return ""
+
+
+_ENOUGH = 8  # elements of C, which do not agree by chance
 
 
 def _ranges(numbers: np.ndarray) -> str:

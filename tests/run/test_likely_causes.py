@@ -74,6 +74,40 @@ def test_b_by_columns_is_told_of_a_fused_kernel_and_of_any_tile(edits):
     assert "it takes B by columns, with element (k, n) at k + n" in report and "Are they ldb apart" not in report
 
 
+STORE = "beta == 0 ? alpha * sum : alpha * sum + beta * C[ROW(i, j, ldc)]"
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ("alpha * sum", "with beta = 0: add beta · C, of what C was before."),
+        ("beta == 0 ? sum : sum + beta * C[ROW(i, j, ldc)]", "with alpha = 1: multiply the sum by alpha."),
+        ("beta == 0 ? sum : alpha * sum + beta * C[ROW(i, j, ldc)]", "with alpha = 1: multiply the sum by alpha."),
+        ("sum", "with alpha = 1 and beta = 0: store alpha · sum + beta · C, of what C was before."),
+        ("beta == 0 ? alpha * sum : alpha * sum + C[ROW(i, j, ldc)]", "with beta = 1: multiply what C was before by beta."),
+        ("beta == 0 ? alpha * sum : alpha * (sum + beta * C[ROW(i, j, ldc)])", "with alpha · beta for beta: multiply the sum alone"),
+        ("beta == 0 ? alpha * sum : beta * sum + alpha * C[ROW(i, j, ldc)]", "with alpha and beta exchanged."),
+    ],
+)
+def test_a_factor_that_is_left_out_is_named(stored, said):
+    report = str(checked(edit=(STORE, stored)))
+    assert report.count("C is what it would be") == 1 and f"C is what it would be {said}" in report
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "beta == 0 ? alpha * sum : alpha * sum + 2 * beta * C[ROW(i, j, ldc)]",
+        "beta == 0 || i == 3 ? alpha * sum : alpha * sum + beta * C[ROW(i, j, ldc)]",
+        "K == 0 ? 0 : beta == 0 ? alpha * sum : alpha * sum + beta * C[ROW(i, j, ldc)]",
+        "beta == 0 ? alpha * sum : alpha * sum + (beta > -1e-3f && beta < 1e-3f ? 0 : beta) * C[ROW(i, j, ldc)]",
+    ],
+)
+def test_of_a_store_that_is_wrong_otherwise_no_factor_is_said_to_be_left_out(stored):
+    report = checked(edit=(STORE, stored))
+    assert not report.correct and "C is what it would be" not in str(report)
+
+
 def test_a_kernel_that_is_wrong_otherwise_is_not_said_to_take_rows_for_columns():
     report = checked(beta="2 * beta")
     assert not report.correct and "Of square matrices" not in str(report)
