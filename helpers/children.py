@@ -97,6 +97,12 @@ class Pool(Generic[_Child]):
             self.working[threading.get_ident()] = child
             return child
 
+    @property
+    def at_work(self) -> int:
+        """How many are."""
+        with self.changed:
+            return len(self.working) if self.owner == os.getpid() else 0
+
     def give_back(self, child: _Child) -> None:
         """By the thread that took it."""
         with self.changed:

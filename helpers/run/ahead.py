@@ -60,23 +60,28 @@ class Ahead:
     def __init__(self):
         self._changed = threading.Condition()
         self._left, self._begun, self._tried = list[AskedShape](), set[int](), dict[int, RightShape]()
-        self._ended, self._at_work = False, list[ChildProcess]()
+        self._at_work, self._asked, self._stopped = list[ChildProcess](), False, False
 
     def __enter__(self) -> Ahead:
         return self
 
-    def __exit__(self, *_error) -> None:
-        """Who is still at work is stopped: nobody wants the shape any more, which may take long."""
+    def __exit__(self, error: type[BaseException] | None, *_more: object) -> None:
+        """Who is at a shape is stopped: nobody wants it any more, and it may take long. Who still reads the code goes on, and is ready for
+        the next check then, unless it is an error, or an interrupt, that ends this one."""
         with self._changed:
-            self._ended, self._left, stopped = True, [], list(self._at_work)
+            self._stopped = error is not None
+            self._left, stopped = [], list(self._at_work) if self._begun or self._stopped else []
         for child in stopped:
             child.process.kill()
 
     def begin(self, compiled: Compiled, first: Sequence[AskedShape], shapes: Sequence[AskedShape]) -> None:
         """Have others try these shapes, which are in the order of the check, the last one first. first: those that have been tried here,
-        and with which they read the code, so that nobody has to wait for that."""
-        self._left = list(shapes)
-        for _ in range(min(processes() - 1, len(shapes))):
+        and with which they read the code, so that nobody has to wait for that. Asked again, and where as many others are still at an
+        earlier check, it does nothing."""
+        if self._asked:
+            return
+        self._asked, self._left = True, list(shapes)
+        for _ in range(min(processes() - 1 - _POOL.at_work, len(shapes))):
             threading.Thread(target=self._work, args=(compiled, first), daemon=True).start()
 
     def take(self, place: int, waiting: Callable[[], None]) -> RightShape | None:
@@ -102,7 +107,7 @@ class Ahead:
             return
         with self._changed:
             self._at_work.append(child)
-            if self._ended:
+            if self._stopped:
                 child.process.kill()
         try:
             for shape_tried_here in first:

@@ -210,7 +210,7 @@ def check(
             if index in (0, longest) and not (case.message or case.remark or found) and _can_be_shared(kernel, left, index == longest):
                 ask = functools.partial(_asked, kernel, problems, len(fixed), late, whole, seconds, patience)
                 others = [at for at in order if at != longest and (at < late or left.engine == "native")]
-                ahead.begin(kernel.compiled, ask([*{0, index}]), ask(others))
+                ahead.begin(kernel.compiled, ask([0, index] if index else [0]), ask(others))
             if any(finding.kind == "endless" for finding in found):
                 break
     if seed is not None and len(cases) == len(problems) and not any(case.message for case in cases.values()):

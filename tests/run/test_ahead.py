@@ -46,10 +46,19 @@ def two(monkeypatch):
     ahead.stop()
 
 
+def begin(kernel) -> None:
+    """Start the other process, if the kernel has shapes for it: on a fast machine it is not ready before the first check is over."""
+    gemm.check(kernel, on="cpu", seed=3)
+    late = time.monotonic() + 60
+    while ahead._POOL.at_work:
+        assert time.monotonic() < late
+        time.sleep(0.01)
+
+
 def both(monkeypatch, source: str, believed: list[int], **options):
     """The report of one process alone and that of two; the other one has started before, and does its part."""
     kernel = compile(source)
-    gemm.check(kernel, on="cpu", seed=3)
+    begin(kernel)
     believed.clear()
     with_other = gemm.check(kernel, on="cpu", seed=3, **options)
     monkeypatch.setenv(ahead.PROCESSES, "1")
@@ -99,10 +108,23 @@ def other() -> psutil.Process:
     return found
 
 
+def test_who_is_late_is_not_joined_by_more(two, monkeypatch):
+    """Checks that are over before the other process has begun: there is one, and it helps as soon as it can."""
+    kernel, wait = compile(SOURCE), threading.Event()
+    ask = ahead.ChildProcess.ask
+    monkeypatch.setattr(ahead.ChildProcess, "ask", lambda child, request: wait.wait(60) and ask(child, request))
+    for _ in range(3):
+        assert gemm.check(kernel, on="cpu", seed=3)
+    assert ahead._POOL.at_work == 1 and other().is_running() and not two
+    wait.set()
+    begin(kernel)
+    assert gemm.check(kernel, on="cpu", seed=3) and two and other().is_running()
+
+
 @pytest.mark.slow
 def test_a_process_that_dies_leaves_its_shapes_to_this_one(two):
     kernel = compile(SOURCE)
-    gemm.check(kernel, on="cpu", seed=3)
+    begin(kernel)
     waiting = other()
     killed = threading.Timer(0.4, waiting.kill)
     killed.start()
@@ -115,7 +137,7 @@ def test_a_process_that_dies_leaves_its_shapes_to_this_one(two):
 def test_an_interrupt_ends_the_other_one_as_well(two):
     """It may be at a shape that takes long, which nobody wants any more."""
     kernel = compile(SOURCE)
-    gemm.check(kernel, on="cpu", seed=3)
+    begin(kernel)
     begun = other()
     slow = compile(SOURCE.replace("k < K; ++k", "k < K * (M * N > 30 ? 300 : 1); ++k").replace("sum += A", "if (k < K) sum += A"))
     timer = threading.Timer(2.5, os.kill, (os.getpid(), signal.SIGINT))
