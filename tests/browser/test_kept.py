@@ -64,7 +64,8 @@ def test_what_was_seen_is_shown_without_its_kernel(open_notebook, lab, complaint
     assert hint in notebook.show(INDEX["task"]).inner_text()
     assert len(notebook.alternatives(notebook.show(INDEX["again"]))) == 1
     assert "counting" not in notebook.show(INDEX["bar"]).locator(".jp-OutputArea").inner_text()
-    assert "last seen" in notebook.show(INDEX["question"]).inner_text() and "last seen" not in notebook.show(INDEX["bar"]).inner_text()
+    notebook.wait_for(notebook.show(INDEX["question"]), "last seen")
+    assert "last seen" not in notebook.show(INDEX["bar"]).inner_text()
     notebook.screenshot("kept")
     # JupyterLab's widgets say of every widget that its model is gone; it is what the pictures are for.
     complaints.errors = [text for text in complaints.errors if "model not found" not in text]
