@@ -154,6 +154,12 @@ def check(
     beyond: _Beyond | None = None  # what blocks store beyond their tile: asked of those that run alone
     asked = kernel  # of which samples are
     wrong_here: dict[int, Callable[[Kernel], bool]] = {}  # of what is wrong in the machine, whether it is right with another kernel
+
+    def shape(at: int) -> AskedShape:
+        """One of them, for another process."""
+        may_take = _may_take(kernel, problems[at], at >= len(fixed), seconds, patience)
+        return AskedShape(at, problems[at], may_take, seconds, explain=whole or at < late)
+
     with Ahead() as ahead:
         while order and not (put_off and findings and order == [longest] and not results_alone):
             index = order.pop(0)
@@ -208,9 +214,8 @@ def check(
                     used = "gpu"
             cases[index] = replace(case, drawn=by_chance)
             if index in (0, longest) and not (case.message or case.remark or found) and _can_be_shared(kernel, left, index == longest):
-                ask = functools.partial(_asked, kernel, problems, len(fixed), late, whole, seconds, patience)
                 others = [at for at in order if at != longest and (at < late or left.engine == "native")]
-                ahead.begin(kernel.compiled, ask([0, index] if index else [0]), ask(others))
+                ahead.begin(kernel.compiled, [*map(shape, sorted({0, index}))], [*map(shape, others)])
             if any(finding.kind == "endless" for finding in found):
                 break
     if seed is not None and len(cases) == len(problems) and not any(case.message for case in cases.values()):
@@ -258,14 +263,6 @@ def _can_be_shared(kernel: Kernel, left: _Left, longest: bool) -> bool:
     else:
         executed = left.engine == "numpy" and left.why != NOT_READY
     return executed and left.variables is None and "vprintf" not in kernel.ptx
-
-
-def _asked(
-    kernel: Kernel, problems: Sequence[Problem], fixed: int, late: int, whole: bool, seconds: float, patience: float, places: Sequence[int]
-) -> list[AskedShape]:  # fmt: skip
-    """Shapes of a check at these places, for another process. fixed: how many have no chance in them; the others see `check`."""
-    times = [_may_take(kernel, problems[at], at >= fixed, seconds, patience) for at in places]
-    return [AskedShape(at, problems[at], most, seconds, whole or at < late) for at, most in zip(places, times, strict=True)]
 
 
 def other_shapes() -> Callable[[tuple[Compiled, AskedShape]], RightShape | None]:

@@ -40,7 +40,7 @@ def _members(low, operand) -> str:
         own = low.new(f"trunc {_INTS} {low.new(f'lshr {_INTS} {low.full(named)}, {_iota()}')} to {_BITS}")
         left_out = low.new(f"xor i32 {low.new(f'and i32 {_mask(low, own)}, {low.active}')}, {low.active}")
         low.demand(low.new(f"icmp eq i32 {left_out}, 0"))
-        awake = low.new(f"bitcast i32 {low.active} to {_BITS}")
+        awake = low.lanes(low.active)
         masks = low.new(f"select {_BITS} {awake}, {_INTS} {low.full(named)}, {_INTS} zeroinitializer")
         every = low.call("i32", "llvm.vector.reduce.or.v32i32", (_INTS, masks))
     present = low.new(f"and i32 {every}, {low._field('%ws', WARP_STATE['initial'], 'i32')}")
@@ -52,7 +52,7 @@ def _one_group(low, operand) -> str:
     """As `_members`, where all that are named answer together: lanes with different masks are left to the NumPy machine."""
     named = low.operand(operand, "b32")
     if not named.uniform:
-        awake = low.new(f"bitcast i32 {low.active} to {_BITS}")
+        awake = low.lanes(low.active)
         masks = low.new(f"select {_BITS} {awake}, {_INTS} {low.full(named)}, {_INTS} splat (i32 -1)")
         by_all = low.call("i32", "llvm.vector.reduce.and.v32i32", (_INTS, masks))
         low.demand(low.new(f"icmp eq i32 {low.new(f'and i32 {by_all}, {low.active}')}, {low.active}"))
@@ -153,7 +153,7 @@ def _reduce(low, i):
     if kind not in ("s32", "u32", "b32") or name is None:
         raise Unsupported(f"`{i.opcode}`")
     values = low.full(low.operand(i.operands[1], kind))
-    lanes = low.new(f"bitcast i32 {_one_group(low, i.operands[2])} to {_BITS}")
+    lanes = low.lanes(_one_group(low, i.operands[2]))
     signed = kind == "s32"
     neutral = {"and": -1, "min": 0x7FFFFFFF if signed else -1, "max": -(1 << 31) if signed else 0}.get(name, 0)
     kept = low.new(f"select {_BITS} {lanes}, {_INTS} {values}, {_INTS} {low.splat('i32', str(neutral))}")

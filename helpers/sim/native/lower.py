@@ -626,8 +626,7 @@ class _Lowering(Writer):
         if block.target == block.next:
             self.emit(f"br label %{self.together(block.next)}")
             return
-        wish = self.new(f"bitcast <32 x i1> {predicate.v} to i32")
-        taken = self.new(f"and i32 {wish}, {live}")
+        taken = self._those(predicate, live)
         left = self.new(f"xor i32 {taken}, {live}")
         for mask, exit_, other in ((left, block.target, block.next), (taken, block.next, block.target)):
             if exit_ in self.a.exits:
@@ -800,15 +799,13 @@ class _Lowering(Writer):
         if self.condition is None:
             return self.active
         kind, condition = self.condition
-        if kind == "scalar":
-            return self.new(f"select i1 {condition}, i32 {self.active}, i32 0")
         if kind == "mask":
             return self.active
-        return self.new(f"and i32 {self.new(f'bitcast <32 x i1> {condition} to i32')}, {self.active}")
+        return self._those(Value("i1", **{"s" if kind == "scalar" else "v": condition}), self.active)
 
     def _undefined(self, names) -> str:
         """The lanes in which one of these registers is undefined."""
-        masks = [self.new(f"load i32, ptr {slot(name, 'u')}") for name in names if name in self.doubtful]
+        masks = [self.new(self.homes.load(name, "u")) for name in names if name in self.doubtful]
         while len(masks) > 1:
             masks = [*masks[2:], self.new(f"or i32 {masks[0]}, {masks[1]}")]
         return masks[0] if masks else "0"
@@ -840,14 +837,14 @@ class _Lowering(Writer):
         written = [name for name in map(self.register_names.get, op.writes) if name in self.doubtful]
         if not written or self.condition is None:
             for name in written:
-                self.emit(f"store i32 {undefined}, ptr {slot(name, 'u')}")
+                self.emit(self.homes.store(name, "u", undefined))
             return
         here = self._executing()
         new, others = self.new(f"and i32 {undefined}, {here}"), self.new(f"xor i32 {here}, -1")
         for name in written:
-            old = self.new(f"load i32, ptr {slot(name, 'u')}")
+            old = self.new(self.homes.load(name, "u"))
             kept = self.new(f"and i32 {old}, {others}")
-            self.emit(f"store i32 {self.new(f'or i32 {kept}, {new}')}, ptr {slot(name, 'u')}")
+            self.emit(self.homes.store(name, "u", self.new(f"or i32 {kept}, {new}")))
 
     def put(self, operand, value: Value) -> None:
         if isinstance(operand, Symbol) and operand.name == "_":
