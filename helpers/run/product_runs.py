@@ -202,14 +202,15 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
     The grid is one in which each block has about `_COUNTED_WALK` tiles. Which tiles these are is the kernel's own decision, so they are
     found by what has changed in C. What a block does once, whatever its number of tiles, is thereby counted as if it were a part of each.
     """
-    shape, arrays = geometry(kernel), problem.arrays()
+    shape, arrays = geometry(kernel), SampledProblem.of(problem, [(0, 0)]).arrays()  # any numbers do
     before = arrays[2].copy()
     many, size = few_multiprocessors(shape, problem, _COUNTED_WALK), shape.cluster[0]
     first = int(place * (shape.grid(problem.m, problem.n, 1, many)[0] // size - 1)) * size
     options: dict[str, Any] = {"multiprocessors": many, "progress": progress, "seconds": _SECONDS_TO_COUNT}
     blocks = range(first, first + size)
     done = run(kernel, problem, on="cpu", arrays=arrays, findings=False, blocks=blocks, **options)
-    changed = (arrays[2].view(np.uint8) != before.view(np.uint8)).reshape(problem.m, problem.ldc, problem.result.bytes).any(axis=2)
+    bits = f"u{before.itemsize}"
+    changed = arrays[2].view(bits) != before.view(bits)
     found, whole = len(_tiles(changed[:, : problem.n], shape.tile)), math.prod(shape.tiles(problem.m, problem.n))
     which = f"blocks {first} to {blocks[-1]}" if size > 1 else f"block {first}"
     if shape.parts > 1:  # who shares tiles leaves some of them to others

@@ -45,7 +45,7 @@ class Access:
     remote: are other blocks' granules touched?
     """
 
-    __slots__ = ("_touched", "clash", "known", "mask", "offsets", "site", "width")
+    __slots__ = ("_rows", "_touched", "clash", "known", "mask", "offsets", "site", "width")
     remote = False
 
     def __init__(
@@ -54,11 +54,13 @@ class Access:
     ):  # fmt: skip
         self.site, self.offsets, self.mask, self.width, self.clash, self.known = site, offsets, mask, width, clash, known
         self._touched: Touched | None = None
+        self._rows = 0
 
     def touched(self, m: Machine, cells: SharedCells) -> Touched:
         """The granules, in the rows that `cells` has now."""
-        if self._touched is None:
+        if self._touched is None or self._rows != cells.rows:
             self._touched = self._find(m, cells)
+            self._rows = cells.rows  # which to find them may have made more of
         return self._touched
 
     def _find(self, m: Machine, cells: SharedCells) -> Touched:

@@ -271,8 +271,8 @@ class ClusterRaces(SharedCheck):
         granules, order = access.granules(self.granule), self.order_of_blocks
         blocks = np.flatnonzero(access.blocks)
         cells = blocks[:, None] * self.count + granules
-        last = self.writer[cells]
-        if ((last != 0) & ((last - 1) // order.groups != order.rank[blocks, None])).any():
+        last = self.writer.take(cells)
+        if last.any() and ((last != 0) & ((last - 1) // order.groups != order.rank[blocks, None])).any():
             rows, offsets = np.repeat(blocks, len(granules)), np.tile(granules, len(blocks)) * self.granule
             self._touch(m, access.site, rows, rows, offsets, np.full(len(rows), access.thread), self.granule, READ)
             return

@@ -17,7 +17,7 @@ from helpers.sim.code.hardware_units import WARP
 if TYPE_CHECKING:
     from .protocols import Machine, PhaseBarrier
 
-REUSE = 32  # landings from which on those that nothing refers to make room
+REUSE = 8  # landings, beside twice those still referred to, from which on the others make room
 
 
 @dataclass(eq=False)
@@ -44,6 +44,7 @@ class Landings:
 
     def __init__(self):
         self.all: list[Landing | None] = []
+        self.most = REUSE
 
     def __bool__(self) -> bool:
         return any(self.all)
@@ -54,14 +55,16 @@ class Landings:
     def with_rows(self, pick) -> Landings:
         """A copy with other rows; `pick` makes them."""
         other = Landings()
+        other.most = self.most
         other.all = [known and replace(known, phase=pick(known.phase), seen=pick(known.seen)) for known in self.all]
         return other
 
     def add(self, landing: Landing, used) -> int:
         """The number that a landing gets: one that is free. used(): the numbers that something still refers to."""
-        if len(self.all) >= REUSE:
+        if sum(1 for old in self.all if old) >= self.most:
             kept = used()
             self.all = [old if i in kept else None for i, old in enumerate(self.all)]
+            self.most = REUSE + 2 * len(kept)
         if None in self.all:
             number = self.all.index(None)
             self.all[number] = landing

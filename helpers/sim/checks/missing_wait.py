@@ -94,11 +94,16 @@ class MissingWait(SharedCheck):
 
     def _known_to_all(self, copy: np.ndarray, access: MatrixAccess) -> bool:
         """Is nothing of `copy` under way that one of a warpgroup's four warps does not know to have come, in any block that reads?"""
-        if not len(copy) or copy.max() > 0:
-            return not len(copy)
+        if not len(copy):
+            return True
+        lowest, highest = int(copy.min()), int(copy.max())
+        if highest > 0:
+            return False
         rows = np.flatnonzero(access.blocks) if self.cells.rows > 1 else np.zeros(1, np.int64)
+        if lowest == highest:  # as a rule all of it came with one copy
+            return lowest == 0 or bool(self.landings[-1 - lowest].of_warps(access.thread, _GROUP)[rows].all())
         for row, mine in zip(rows, copy.reshape(len(rows), -1), strict=True):
-            numbers = mine[:1] if (mine == mine[0]).all() else np.unique(mine)  # as a rule all of it came with one copy
+            numbers = np.unique(mine)
             if not all(number == 0 or self.landings[-1 - number].of_warps(access.thread, _GROUP)[row].all() for number in numbers):
                 return False
         return True

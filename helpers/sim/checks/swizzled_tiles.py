@@ -58,6 +58,8 @@ class SwizzledTiles(SharedCheck):
         self.brought.reshape(-1)[access.touched(m, self.cells).cells] = 0 if tensor is None else 1 + self.copies.index(brought)
 
     def matrix_read(self, m: Machine, access: MatrixAccess) -> None:
+        if not access.overlaps and all(mode == access.mode for _, mode in self.copies):
+            return
         cells = access.touched(m, self.cells).cells
         number = self.brought.reshape(-1).take(cells)
         other = np.array([False, *(mode != access.mode for _, mode in self.copies)]).take(number)

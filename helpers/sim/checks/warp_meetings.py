@@ -69,8 +69,14 @@ class Arrivals(NamedTuple):
 
 def grouped(threads: np.ndarray, size: int = WARP) -> np.ndarray:
     """[rows, groups]: those of `size` neighbours that some of the threads ([rows, threads], boolean) belong to."""
-    threads = np.pad(threads, ((0, 0), (0, -threads.shape[1] % size)))
-    return threads.reshape(len(threads), threads.shape[1] // size, size).any(axis=2)
+    return _in_groups(threads, size).any(axis=2)
+
+
+def _in_groups(threads: np.ndarray, size: int) -> np.ndarray:
+    """[rows, groups, size] of [rows, threads]; a last partial group is filled up with False."""
+    if more := -threads.shape[1] % size:
+        threads = np.concatenate([threads, np.zeros((len(threads), more), bool)], axis=1)
+    return threads.reshape(len(threads), threads.shape[1] // size, size)
 
 
 def moves_data(cells: np.ndarray, threads: np.ndarray, warps: np.ndarray) -> bool:
@@ -124,9 +130,8 @@ class WarpMeetings:
 
     def _lanes_of(self, threads: np.ndarray) -> np.ndarray:
         """[rows, warps]: the lanes that these threads are, as bits."""
-        threads = np.pad(threads[: len(self.gathered)], ((0, 0), (0, -threads.shape[1] % WARP)))
         bits = np.left_shift(np.uint32(1), np.arange(WARP, dtype=np.uint32))
-        return np.bitwise_or.reduce(np.where(threads.reshape(len(threads), -1, WARP), bits, np.uint32(0)), axis=2)
+        return np.bitwise_or.reduce(np.where(_in_groups(threads[: len(self.gathered)], WARP), bits, np.uint32(0)), axis=2)
 
     def unmet(
         self, row, warp: np.ndarray, others: np.ndarray, time: np.ndarray, without_own: np.ndarray, together: np.ndarray, latest: np.ndarray
@@ -138,7 +143,10 @@ class WarpMeetings:
         """
         found, met = np.zeros(warp.shape, bool), np.zeros(warp.shape, bool)
         known = self.known.known[row, warp]
+        among = int(np.bitwise_or.reduce(others, axis=None)) if others.size else 0
         for other in range(self.warps):
+            if not among >> other & 1:
+                continue
             there = (others >> other & 1).astype(bool) & ~(without_own & (warp == other))
             late = known[..., other] < time
             found |= there & late

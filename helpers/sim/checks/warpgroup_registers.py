@@ -211,10 +211,12 @@ def _end_reads(m: Machine, product: Product, left: np.ndarray | None) -> None:
             blocks = blocks & ~m.rows_of(left)[:, read.thread : read.thread + GROUP].any(axis=1)
             if not blocks.any():
                 continue
-        m.checks.matrix_done(m, read.of(blocks))
-        read.blocks = read.blocks & ~blocks
-        if not read.blocks.any():
+        if (blocks == read.blocks).all():
             product.reads.remove(read)
+            m.checks.matrix_done(m, read)
+        else:
+            product.reads[product.reads.index(read)] = read.of(read.blocks & ~blocks)
+            m.checks.matrix_done(m, read.of(blocks))
 
 
 # --- the findings ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ time, and shared memory's side, which no counter of the load-store unit sees.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -66,9 +66,15 @@ class Piece:
     nbytes: int
     tensor: Tensor | None = None
     inside: np.ndarray | None = None
+    _units: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
 
     def units(self, size: int) -> np.ndarray:
         """[n, nbytes / size]: offsets of units of `size` (at most 16) bytes, in the order in which they are copied."""
+        if size not in self._units:
+            self._units[size] = self._places(size)
+        return self._units[size]
+
+    def _places(self, size: int) -> np.ndarray:
         places = np.arange(0, self.nbytes, size)
         if self.tensor is None:
             return self.offsets[:, None] + places
@@ -76,7 +82,9 @@ class Piece:
         return swizzle(self.offsets[:, None] + (places // row * pitch + places % row), self.tensor.swizzle)
 
     def of(self, chosen: np.ndarray) -> Piece:
-        """The parts of the copies `chosen`."""
+        """The parts of the copies `chosen`: their places, in order, or which of all (boolean)."""
+        if chosen.all() if chosen.dtype == bool else len(chosen) == len(self.rows):
+            return self
         inside = None if self.inside is None else self.inside[chosen]
         return Piece(self.rows[chosen], self.offsets[chosen], self.nbytes, self.tensor, inside)
 
@@ -175,9 +183,12 @@ def _map_bytes(m, address: int, line) -> bytes:
     if address % 64:
         m.fail("a tensor map must lie at a multiple of 64 bytes: declare the parameter as CUtensorMap.", line)
     if PARAM_WINDOW <= address < PARAM_WINDOW + WINDOW_BYTES:
-        first = (address - PARAM_WINDOW) // 4
-        words = [m.params.load(m, np.int64(4 * k).reshape((1,) * m.nd), 4) for k in range(first, first + NBYTES // 4)]
-        return b"".join(int(word.reshape(-1)[0]).to_bytes(4, "little") for word in words)
+        known = m.asynchronous.setdefault("maps", {})  # parameters do not change
+        if address not in known:
+            first = (address - PARAM_WINDOW) // 4
+            words = [m.params.load(m, np.int64(4 * k).reshape((1,) * m.nd), 4) for k in range(first, first + NBYTES // 4)]
+            known[address] = b"".join(int(word.reshape(-1)[0]).to_bytes(4, "little") for word in words)
+        return known[address]
     offset = address - DEVICE_BASE
     if 0 <= offset <= m.memory.size - NBYTES:
         return m.memory.bytes[offset : offset + NBYTES].tobytes()

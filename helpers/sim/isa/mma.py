@@ -85,7 +85,8 @@ def numbers_of(kind: str, stored: np.ndarray) -> np.ndarray:
     return _NUMBERS[kind][1](np.ascontiguousarray(stored))
 
 
-_RESULTS = {
+# element type -> a function from float64 to the bits of those rounded to it
+_ROUNDED = {
     "f16": lambda d: canonical16(d.astype(F16)).view(U16),
     "f32": lambda d: canonical(d.astype(F32)).view(U32),
     "f64": lambda d: np.ascontiguousarray(d).view(U64),
@@ -200,13 +201,15 @@ class Operand:
     def spread(self, m, matrix: np.ndarray) -> None:
         """Put float64 [warps, height, width] into the registers, rounded to their type."""
         f = self.fragment
-        bits = _RESULTS[self.kind](matrix.reshape(-1, f.count * f.height * f.width).take(f.scatter, axis=1))
+        rounded = _ROUNDED[self.kind](matrix)
+        bits = rounded.reshape(-1, f.count * f.height * f.width).take(f.scatter, axis=1)
         words = bits.view(self.word).reshape(m.blocks, m.warp_count * WARP, len(self.registers))
         rows = np.ascontiguousarray(words[:, : m.threads].transpose(2, 0, 1))
-        for register, row in zip(self.registers, rows, strict=True):
-            m.regs[register] = m.from_rows(row)
+        laid_out = rows.reshape(-1, *m.shape) if m.in_rows else map(m.from_rows, rows)
+        for register, row in zip(self.registers, laid_out, strict=True):
+            m.regs[register] = row
         if self.kind == "f32":  # the next product of a chain goes on with them
-            self._remember(m, [m.regs[r] for r in self.registers], matrix.astype(F32).astype(F64))
+            self._remember(m, [m.regs[r] for r in self.registers], rounded.view(F32).astype(F64))
 
 
 def _whole_warps(m, op) -> None:

@@ -88,18 +88,31 @@ def places(descriptor: Descriptor, lines: int, width: int, size: int = 1, turned
     return swizzle(at - shift, descriptor.mode) + shift
 
 
-@functools.lru_cache(maxsize=512)
-def _overlaps(descriptor: Descriptor, lines: int, width: int, size: int, turned: bool) -> bool:
-    """Do two elements of a matrix lie at the same place?"""
-    at = places(descriptor, lines, width, size, turned)
-    return len(np.unique(at)) < at.size
+class _Matrix:
+    """One that a descriptor names, as a product reads it. index: [lines, width], where each element is in shared memory, in elements of
+    its size; the first, where it lies outside. farthest: the address of one outside, or None. overlaps: do two lie at the same place?"""
+
+    def __init__(self, descriptor: Descriptor, lines: int, width: int, size: int, turned: bool, bounds: tuple[int, int]):
+        at, (start, end) = places(descriptor, lines, width, size, turned), bounds
+        good = (at >= start) & (at <= end - size)
+        self.descriptor, self.farthest = descriptor, None
+        if not good.all():
+            self.farthest = int(at.max() if at.max() > end - size else at.min())
+        self.index = np.where(good, at, 0) // size
+        self.overlaps = len(np.unique(at)) < at.size
+        self._inside = at[(at >= start) & (at < end)]
+        self._granules: dict[int, np.ndarray] = {}
+
+    def granules(self, granule: int) -> np.ndarray:
+        """Those of shared memory, of so many bytes, that it occupies."""
+        if granule not in self._granules:
+            self._granules[granule] = np.unique(self._inside // granule)
+        return self._granules[granule]
 
 
 @functools.lru_cache(maxsize=512)
-def _granules(descriptor: Descriptor, lines: int, width: int, size: int, turned: bool, bounds: tuple[int, int], granule: int) -> np.ndarray:
-    """The granules of shared memory (its addresses: from the first of `bounds` to before the second) that a matrix occupies."""
-    at = places(descriptor, lines, width, size, turned)
-    return np.unique(at[(at >= bounds[0]) & (at < bounds[1])] // granule)
+def _matrix(bits: int, lines: int, width: int, size: int, turned: bool, bounds: tuple[int, int]) -> _Matrix:
+    return _Matrix(Descriptor.decode(bits), lines, width, size, turned, bounds)
 
 
 @dataclass(frozen=True)
@@ -135,33 +148,35 @@ class Stored:
         flat = np.flatnonzero(active)
         blocks, groups = flat // count, flat % count
         width = self.width if BITS[self.kind] >= 8 else self.width * BITS[self.kind] // 8
+        bounds = m.shared.start, m.shared.end
+        memory = m.shared.bytes.reshape(m.blocks, -1).view(np.dtype(f"u{self.size}"))
         out = None
-        for bits in np.unique(given):
-            descriptor = Descriptor.decode(int(bits))
-            at = places(descriptor, self.lines, width, self.size, self.turned)
-            bounds = m.shared.start, m.shared.end
-            good = (at >= m.shared.start) & (at <= m.shared.end - self.size)
-            if not good.all():
-                farthest = int(at.max() if at.max() > m.shared.end - self.size else at.min())
-                out_of_bounds.by_matrix(m, op.line, self.name, descriptor, farthest, int(blocks[0]), int(groups[0]) * GROUP)
-                at = np.where(good, at, 0)
+        for bits in sorted(set(given.tolist())):
+            matrix = _matrix(bits, self.lines, width, self.size, self.turned, bounds)
+            if matrix.farthest is not None:
+                out_of_bounds.by_matrix(m, op.line, self.name, matrix.descriptor, matrix.farthest, int(blocks[0]), int(groups[0]) * GROUP)
             mine = given == bits
-            memory, index = m.shared.bytes.reshape(m.blocks, -1).view(np.dtype(f"u{self.size}")), at // self.size
-            rows, inverse = np.unique(blocks[mine], return_inverse=True)
-            raw = memory[:, index] if len(rows) == m.blocks else memory[rows[:, None, None], index]
-            matrices = numbers_of(self.kind, raw)[inverse]
+            of_blocks, of_groups = blocks[mine], groups[mine]
+            there = np.zeros(m.blocks, bool)
+            there[of_blocks] = True
+            rows = np.flatnonzero(there)
+            stored = memory.take(matrix.index, axis=1) if len(rows) == m.blocks else memory[rows[:, None, None], matrix.index]
+            matrices = numbers_of(self.kind, stored)
+            if len(rows) < len(of_blocks):  # several warpgroups of a block read one
+                matrices = matrices[(np.cumsum(there) - 1)[of_blocks]]
             if m.recorder is not None:
-                for block, group in zip(blocks[mine], groups[mine], strict=True):
-                    m.recorder.move(m, op.line, self.name, block, group * WARPS, places=at - m.shared.start)
+                for block, group in zip(of_blocks, of_groups, strict=True):
+                    m.recorder.move(m, op.line, self.name, block, group * WARPS, places=matrix.index * self.size - m.shared.start)
             if out is None:
-                out = np.empty((len(flat), *matrices.shape[1:]))
-            out[mine] = matrices
-            overlaps = _overlaps(descriptor, self.lines, width, self.size, self.turned)
-            granules = functools.partial(_granules, descriptor, self.lines, width, self.size, self.turned, bounds)
-            for group in np.unique(groups[mine]):
-                chosen = np.zeros(m.blocks, bool)
-                chosen[blocks[mine & (groups == group)]] = True
-                reads.append(MatrixAccess(site, self.name, int(group) * GROUP, chosen, granules, descriptor.mode, overlaps))
+                out = matrices if len(matrices) == len(flat) else np.empty((len(flat), *matrices.shape[1:]))
+            if out is not matrices:
+                out[mine] = matrices
+            for group in range(count):
+                if (which := of_blocks[of_groups == group]).size:
+                    chosen = np.zeros(m.blocks, bool)
+                    chosen[which] = True
+                    about = matrix.granules, matrix.descriptor.mode, matrix.overlaps
+                    reads.append(MatrixAccess(site, self.name, group * GROUP, chosen, *about))
         return out
 
 

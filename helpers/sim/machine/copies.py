@@ -254,6 +254,7 @@ class MBarrier:
     arrived: list = field(default_factory=list)
     ahead: list = field(default_factory=list)
     ordered: list = field(default_factory=list)
+    _arrivers: tuple[Any, ...] | None = field(default=None, repr=False)  # what `arrivers` said last: (ordered, rows, answer)
 
     @classmethod
     def new(cls, blocks: int) -> MBarrier:
@@ -376,8 +377,11 @@ class MBarrier:
 
     def arrivers(self, m, rows: np.ndarray) -> np.ndarray:
         """[blocks, threads]: the warps of all of these."""
-        threads = np.logical_or.reduce([np.zeros((m.blocks, m.threads), bool), *(threads for threads, _ in self.arrivals(m, rows))])
-        return np.repeat(grouped(threads), WARP, axis=1)[:, : m.threads]
+        asked = rows.tobytes()
+        if self._arrivers is None or self._arrivers[0] is not self.ordered or self._arrivers[1] != asked:  # several checks ask the same
+            threads = np.logical_or.reduce([np.zeros((m.blocks, m.threads), bool), *(threads for threads, _ in self.arrivals(m, rows))])
+            self._arrivers = self.ordered, asked, np.repeat(grouped(threads), WARP, axis=1)[:, : m.threads]
+        return self._arrivers[2]
 
     def untouched(self, row: int) -> bool:
         """Has nothing come to it in the block `row`, and is nothing on its way?"""

@@ -60,12 +60,13 @@ class Undefined:
         self.bits: dict[int, np.ndarray] = {register: whole[raw] for register, raw in kinds.items()}
         self.latest: tuple = (None, None, None, None)  # what `note` was last given, and what it made of that
         self.patterns: dict[tuple, np.ndarray] = {}  # bits by their contents: registers that have the same share an array
+        self.concerned: dict[int, tuple[np.ndarray, np.ndarray, bool]] = {}  # what `concerns` said: (bits, mask, answer), by the bits' id
         self.memory: dict[str, ThreadMemory | SharedMemory] = {}  # of the spaces that a followed access has gone to
 
     def part(self, m, cut: Callable, rows: np.ndarray) -> Undefined:
         """The same for some of the blocks: `cut` takes the lanes of the part `m` out of an array."""
         other = Undefined.__new__(Undefined)
-        other.doubts, other.latest, other.patterns = self.doubts, (None, None, None, None), {}
+        other.doubts, other.latest, other.patterns, other.concerned = self.doubts, (None, None, None, None), {}, {}
         other.bits = {register: cut(bits) for register, bits in self.bits.items()}
         other.memory = {
             space: memory.part(m, rows) if isinstance(memory, SharedMemory) else memory.part(cut) for space, memory in self.memory.items()
@@ -107,6 +108,15 @@ class Undefined:
             self.bits.pop(register, None)
         else:
             self.bits[register] = bits
+
+    def concerns(self, bits: np.ndarray, mask: np.ndarray) -> bool:
+        """Are some of these bits those of threads of the mask? (Warps that go other ways leave registers unwritten that others use.)"""
+        known = self.concerned.get(id(bits))
+        if known is None or known[0] is not bits or known[1] is not mask:
+            if len(self.concerned) >= PATTERNS:
+                self.concerned.clear()
+            known = self.concerned[id(bits)] = bits, mask, bool(((bits != 0) & mask).any())
+        return known[2]
 
     def _shared(self, bits: np.ndarray) -> np.ndarray:
         if len(self.patterns) >= PATTERNS:
@@ -171,6 +181,8 @@ def watcher(op: Op, doubts: Doubts) -> Callable:
             return
         bits = undefined.bits
         touched = [register for register in op.reads if register in bits]
+        if touched and m.mask is not None and op.effect is Effect.PURE and (op.guard is None or op.guard.register not in bits):
+            touched = [register for register in touched if undefined.concerns(bits[register], m.mask)]
         if not touched:
             if bits:
                 active = _active(m, op)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from helpers.sim.isa.mma import sums_of
 
 from .builder import LlvmFunction, Var, vector
@@ -10,6 +12,7 @@ from .offsets import PRODUCT
 INTS, LONGS, BITS = vector("i32"), vector("i64"), vector("i1")
 DOUBLES, FLOATS = vector("double"), vector("float")
 MOST = 16 * 256  # elements of a matrix
+TOGETHER = 4  # rows that are multiplied by a column at once
 # Numbered as in `products.KINDS`.
 UNPACK = ("f16", "bf16", "tf32", "f32", "s8", "u8", "s32")
 PACK = ("f16", "f32", "s32")
@@ -17,7 +20,7 @@ PACK = ("f16", "f32", "s32")
 
 def functions() -> list[LlvmFunction]:
     """All of them; those that others call come first."""
-    return [*map(_unpack, UNPACK), *map(_pack, PACK), _product(), _cut_products()]
+    return [*map(_unpack, UNPACK), *map(_pack, PACK), _powers(), _product(), _cut_products()]
 
 
 def _convert(f: LlvmFunction, how: str, value: Var, type_: str) -> Var:
@@ -83,9 +86,9 @@ def _pack(kind: str) -> LlvmFunction:
 def _product() -> LlvmFunction:
     """D = A x B + C. about: numbers as in `offsets.PRODUCT`. left, right, old, to: the registers of A, B, C and D.
 
-    Where it says `cut`, sums are those of `isa.mma.cut_sums`, except where they are not finite.
+    Where it says `cut`, sums are those of `isa.mma.cut_sums`.
     """
-    f = LlvmFunction("void", "product", about="ptr", left="ptr", right="ptr", old="ptr", to="ptr")
+    f, eight = LlvmFunction("void", "product", about="ptr", left="ptr", right="ptr", old="ptr", to="ptr"), vector("double", 8)
     a, b, c = (f.room("double", MOST) for _ in range(3))
 
     def fact(name: str) -> Var:
@@ -97,16 +100,11 @@ def _product() -> LlvmFunction:
         for number, kind in enumerate(UNPACK):
             with f.when(fact(f"{kind_name}_kind").is_("eq", number)):
                 f.function_call("void", f"unpack_{kind}", table, words, place, count)
-    eight = vector("double", 8)
-    with f.loop(m) as i, f.loop(n >> 3) as j:
-        row, column = a.at((i * k) << 3), b.at(j << 6)
-        at = c.at((i * n + (j << 3)) << 3)
-        old = f.load(eight, at, 64)
-        result = f.variable(f.value(eight, f"fadd {eight} {_plain_sum(f, row, column, n, k, 64).name}, {old.name}"))
-        with f.when(fact("cut").is_("ne", 0)):
-            lowest = fact("a_lowest"), fact("b_lowest")
-            result.set(_cut_sums(f, row, column, n, k, old, result.get(), lowest, 64))
-        f.store(result.get(), at, 64)
+    kept = [f.room("double", MOST) for _ in range(3)]
+    with f.when(fact("cut").is_("eq", 0)):
+        _plain_products(f, a, b, c, c, (m, n, k), 64)
+    with f.when(fact("cut").is_("ne", 0)):
+        _cut_of(f, (a, b, c), kept, c, (m, n, k), (fact("a_lowest"), fact("b_lowest")), 64)
     with f.when(fact("saturate").is_("ne", 0)), f.loop((m * n) >> 3) as step:
         at = c.at(step << 6)
         value = f.load(eight, at, 64).name
@@ -121,18 +119,45 @@ def _product() -> LlvmFunction:
     return f
 
 
+def _powers() -> LlvmFunction:
+    """Of each of `count` doubles the power of two that is next to it towards 0, and at least 2 to the power of `lowest`; of 0 it is 0.
+    Returned: is one of them not finite? count: a multiple of 8."""
+    eight, bits = vector("double", 8), vector("i64", 8)
+    f = LlvmFunction("i32", "powers", numbers="ptr", to="ptr", count="i32", lowest="i32")
+    least = f.spread((f.lowest + 1023).to("i64", signed=True) << 52, bits)
+    wild = f.variable(f.constant(bits, 0))
+    f.intrinsics.add(f"declare {bits} @llvm.smax.v8i64({bits}, {bits})")
+    with f.loop(f.count >> 3) as step:
+        found = f.load(bits, f.numbers.at(step << 6), 8) & (0x7FF << 52)
+        more = f.value(bits, f"call {bits} @llvm.smax.v8i64({bits} {found.name}, {bits} {least.name})")
+        f.store(f.select(found.is_("eq", 0), f.constant(bits, 0), more), f.to.at(step << 6), 8)
+        size = _convert(f, "bitcast", found, eight)
+        infinite = f.value(vector("i1", 8), f"fcmp oeq {eight} {size.name}, splat (double 0x7FF0000000000000)")
+        wild.set(wild.get() | infinite.to(bits))
+    f.leave(f.reduce("or", wild.get()).is_("ne", 0).to("i32"))
+    return f
+
+
 def _cut_products() -> LlvmFunction:
-    """`isa.mma.cut_sums` of one pair of matrices for the NumPy machine: doubles, rows behind each other, n a multiple of 8."""
+    """`isa.mma.cut_sums` of one pair of matrices for the NumPy machine: doubles, rows behind each other, m and n multiples
+    of 8. room: for as many doubles as all three have."""
     words = dict.fromkeys(("m", "n", "k", "a_lowest", "b_lowest"), "i32")
-    f = LlvmFunction("void", "cut_products", left="ptr", right="ptr", old="ptr", to="ptr", **words)
-    eight = vector("double", 8)
-    with f.loop(f.m) as i, f.loop(f.n >> 3) as j:
-        at = (i * f.n + (j << 3)) << 3
-        row, column, old = f.left.at((i * f.k) << 3), f.right.at(j << 6), f.load(eight, f.old.at(at), 8)
-        plain = f.value(eight, f"fadd {eight} {_plain_sum(f, row, column, f.n, f.k, 8).name}, {old.name}")
-        f.store(_cut_sums(f, row, column, f.n, f.k, old, plain, (f.a_lowest, f.b_lowest), 8), f.to.at(at), 8)
+    f = LlvmFunction("void", "cut_products", left="ptr", right="ptr", old="ptr", to="ptr", room="ptr", **words)
+    behind = f.room.at(f.m * f.k << 3)
+    kept = f.room, behind, behind.at(f.k * f.n << 3)
+    _cut_of(f, (f.left, f.right, f.old), kept, f.to, (f.m, f.n, f.k), (f.a_lowest, f.b_lowest), 8)
     f.leave()
     return f
+
+
+def _plain_products(f: LlvmFunction, left: Var, right: Var, old: Var, to: Var, extents: tuple[Var, Var, Var], align: int) -> None:
+    """`to` = left times right plus old, summed along k, then old."""
+    m, n, k = extents
+    eight = vector("double", 8)
+    with f.loop(m) as i, f.loop(n >> 3) as j:
+        at = (i * n + (j << 3)) << 3
+        plain = _plain_sum(f, left.at((i * k) << 3), right.at(j << 6), n, k, align)
+        f.store(f.value(eight, f"fadd {eight} {plain.name}, {f.load(eight, old.at(at), align).name}"), to.at(at), align)
 
 
 def _plain_sum(f: LlvmFunction, row: Var, column: Var, n: Var, k: Var, align: int) -> Var:
@@ -147,51 +172,62 @@ def _plain_sum(f: LlvmFunction, row: Var, column: Var, n: Var, k: Var, align: in
     return total.get()
 
 
-def _cut_sums(f: LlvmFunction, row: Var, column: Var, n: Var, k: Var, old: Var, exact: Var, lowest: tuple[Var, Var], align: int) -> Var:
-    """Eight sums of k products, of a row of doubles and a column of eights, and `old`: `isa.mma.cut_sums`. exact: what to take instead
-    where it is not finite. lowest: exponents, that factors have at least."""
+def _cut_of(
+    f: LlvmFunction, matrices: Sequence[Var], kept: Sequence[Var], to: Var, extents: Sequence[Var], lowest: Sequence[Var], align: int
+) -> None:
+    """`to` = `isa.mma.cut_sums` of matrices of doubles: left, right and old. kept: as much room as they take. lowest: exponents, that
+    factors have at least."""
     eight, bits = vector("double", 8), vector("i64", 8)
+    (left, right, old), (m, n, k) = matrices, extents
     sums = sums_of("f16", "f32")
     assert sums is not None
-    f.intrinsics |= {f"declare {bits} @llvm.smax.v8i64({bits}, {bits})"}
     f.intrinsics |= {f"declare {eight} @llvm.{name}.v8f64({eight})" for name in ("trunc", "fabs")}
+    counts = (m * k, lowest[0]), (k * n, lowest[1]), (m * n, f.constant("i32", -1023))
+    wild = [f.function_call("i32", "powers", numbers, room, *of) for numbers, room, of in zip(matrices, kept, counts, strict=True)]
+    finite = (wild[0] | wild[1] | wild[2]).is_("eq", 0)
 
-    def exponent(value: Var) -> str:  # where it is, as the double has it
-        return f.new(f"and {bits} {f.new(f'bitcast {eight} {value.name} to {bits}')}, splat (i64 {0x7FF << 52})")
+    def times(one: Var, other: Var) -> Var:
+        return f.value(eight, f"fmul {eight} {one.name}, {other.name}")
 
-    def least(number: Var) -> str:
-        wide = f.new(f"shl i64 {f.new(f'sext i32 {(number + 1023).name} to i64')}, 52")
-        return f.spread(Var(f, "i64", wide), bits).name
+    def plus(one: Var, other: Var) -> Var:
+        return f.value(eight, f"fadd {eight} {one.name}, {other.name}")
 
-    def at_least(value: Var, low: str) -> str:  # but nothing for a zero
-        found = exponent(value)
-        more = f.new(f"call {bits} @llvm.smax.v8i64({bits} {found}, {bits} {low})")
-        return f.new(f"select <8 x i1> {f.new(f'icmp eq {bits} {found}, zeroinitializer')}, {bits} zeroinitializer, {bits} {more}")
+    def factors(rows: list[Var], column: Var, t: Var) -> tuple[list[Var], Var]:
+        """Of each row the t-th element, and eight of the t-th row of a matrix of n columns."""
+        return [f.spread(f.load("double", row.at(t << 3), 8), eight) for row in rows], f.load(eight, column.at((t * n) << 3), align)
 
-    def factors(t: Var) -> tuple[Var, Var]:
-        return f.spread(f.load("double", row.at(t << 3), 8), eight), f.load(eight, column.at((t * n) << 3), align)
+    def whole(value: Var) -> Var:
+        return f.value(eight, f"call {eight} @llvm.trunc.v8f64({eight} {value.name})")
 
-    def cut(value: str) -> str:
-        scaled = f.new(f"fmul {eight} {value}, {scale}")
-        return f.new(f"call {eight} @llvm.trunc.v8f64({eight} {scaled})")
-
-    lows = [least(number) for number in lowest]
-    highest = f.variable(Var(f, bits, exponent(old)))
-    with f.loop(k) as t:
-        one, other = factors(t)
-        both = f.new(f"add {bits} {at_least(one, lows[0])}, {at_least(other, lows[1])}")
-        both = f.new(f"sub {bits} {both}, splat (i64 {1023 << 52})")
-        highest.set(f.value(bits, f"call {bits} @llvm.smax.v8i64({bits} {highest.get().name}, {bits} {both})"))
-    top = f.new(f"call {bits} @llvm.smax.v8i64({bits} {highest.get().name}, {bits} splat (i64 {(1023 - 126) << 52}))")
-    kept = sums.behind << 52
-    scale = f.new(f"bitcast {bits} {f.new(f'sub {bits} splat (i64 {(2046 << 52) + kept}), {top}')} to {eight}")
-    unit = f.new(f"bitcast {bits} {f.new(f'sub {bits} {top}, splat (i64 {kept})')} to {eight}")
-    total = f.variable(Var(f, eight, cut(old.name)))
-    with f.loop(k) as t:
-        one, other = factors(t)
-        total.set(f.value(eight, f"fadd {eight} {total.get().name}, {cut(f.new(f'fmul {eight} {one.name}, {other.name}'))}"))
-    number = f.new(f"bitcast {eight} {f.new(f'fmul {eight} {total.get().name}, {unit}')} to {bits}")
-    found = f.new(f"bitcast {bits} {f.new(f'and {bits} {number}, splat (i64 {~((1 << (53 - sums.kept)) - 1)})')} to {eight}")
-    size = f.new(f"call {eight} @llvm.fabs.v8f64({eight} {exact.name})")
-    finite = f.new(f"fcmp olt {eight} {size}, splat (double 0x7FF0000000000000)")
-    return f.value(eight, f"select <8 x i1> {finite}, {eight} {found}, {eight} {exact.name}")
+    with f.loop(m.divided(TOGETHER)) as i, f.loop(n >> 3) as j:
+        rows = [i * TOGETHER + r for r in range(TOGETHER)]
+        places = [(row * n + (j << 3)) << 3 for row in rows]
+        highest = [f.variable(f.load(eight, kept[2].at(at), align)) for at in places]
+        with f.loop(k) as t:
+            ones, other = factors([kept[0].at((row * k) << 3) for row in rows], kept[1].at(j << 6), t)
+            for one, high in zip(ones, highest, strict=True):
+                both, known = times(one, other), high.get()
+                high.set(f.select(f.value(vector("i1", 8), f"fcmp ogt {eight} {both.name}, {known.name}"), both, known))
+        scales, units, totals = [], [], []
+        smallest = Var(f, eight, f"splat (double 0x{(1023 - 126) << 52:016X})")
+        behind = sums.behind << 52
+        for at, high in zip(places, highest, strict=True):
+            known = high.get()
+            top = f.select(f.value(vector("i1", 8), f"fcmp ogt {eight} {known.name}, {smallest.name}"), known, smallest)
+            top = _convert(f, "bitcast", top, bits)
+            scales.append(_convert(f, "bitcast", f.constant(bits, (2046 << 52) + behind) - top, eight))
+            units.append(_convert(f, "bitcast", top - behind, eight))
+            totals.append(f.variable(whole(times(f.load(eight, old.at(at), align), scales[-1]))))
+        with f.loop(k) as t:
+            ones, other = factors([left.at((row * k) << 3) for row in rows], right.at(j << 6), t)
+            for one, scale, total in zip(ones, scales, totals, strict=True):
+                total.set(plus(total.get(), whole(times(times(one, other), scale))))
+        for row, at, unit, total in zip(rows, places, units, totals, strict=True):
+            cut = _convert(f, "bitcast", times(total.get(), unit), bits) & ~((1 << (53 - sums.kept)) - 1)
+            result = f.variable(_convert(f, "bitcast", cut, eight))
+            with f.when(finite.is_("eq", 0)):  # what is not finite in float64 is that
+                exact = plus(_plain_sum(f, left.at((row * k) << 3), right.at(j << 6), n, k, align), f.load(eight, old.at(at), align))
+                size = f.new(f"call {eight} @llvm.fabs.v8f64({eight} {exact.name})")
+                inside = f.value(vector("i1", 8), f"fcmp olt {eight} {size}, splat (double 0x7FF0000000000000)")
+                result.set(f.select(inside, result.get(), exact))
+            f.store(result.get(), to.at(at), align)

@@ -251,3 +251,32 @@ def test_other_modes_are_refused_by_name(text, sentence):
     )
     with pytest.raises(helpers.RunError, match=sentence):
         helpers.compile(source).launch(1, 32, [bytes(128)], 1024, on="cpu")
+
+
+PARTS = r"""
+extern "C" __global__ void parts(const float* in, float* out, int first) {
+    __shared__ __align__(128) float s[32 * 4];
+    int t = threadIdx.x;
+    for (int k = 0; k < 4; k++) s[4 * t + k] = in[4 * t + k];
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    unsigned from = (unsigned)__cvta_generic_to_shared(s + 4 * t);
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 16;" :: "l"(out + 4 * t), "r"(from) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    if (t < first) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    __syncwarp();
+    if (t < first) s[4 * t] = -1;
+    if (t >= first) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    if (t >= first) s[4 * t] = -2;
+}
+"""
+
+
+@pytest.mark.parametrize("first", [0, 20, 32])
+def test_some_threads_wait_for_their_stores_before_others(first):
+    kernel = helpers.compile(PARTS, arch="sm_90a")
+    given, out = np.arange(128, dtype=np.float32), np.zeros(128, np.float32)
+    done = kernel.launch(1, 32, (given, out, first), on="cpu")
+    assert np.array_equal(out, given) and not done.findings
+    early = helpers.compile(PARTS.replace("if (t >= first) asm", "if (t > first) asm"), arch="sm_90a")
+    found = early.launch(1, 32, (given, np.zeros_like(out), first), on="cpu").findings
+    assert [finding.kind for finding in found] == ["missing-wait"] * (2 if first < 32 else 0)
