@@ -305,14 +305,14 @@ def figure(rows: Sequence[Mapping[str, Any]], size: int = LADDER_SIZE) -> str:
     """The ladder at size³ as an SVG picture: a bar per step, cuBLAS, the limit as a line. "" if there is no row."""
     import matplotlib
 
-    from helpers.views.canvas import BLUE, INK, VERMILLION, new_axes, style, to_svg
+    from helpers.views.canvas import BLUE, INK, VERMILLION, in_words, new_axes, style, to_svg
 
     chosen = [row for row in rows if row["m"] == row["n"] == row["k"] == size and row["dtype"] == "float32"]
     if not chosen:
         return ""
     device = chosen[0]["device"]
     chosen = sorted((row for row in chosen if row["device"] == device), key=lambda row: row["step"])
-    bars = [(f"{row['step']:02} {row['slug'].replace('_', ' ')}", row["tflops"], BLUE) for row in chosen]
+    bars = [(f"{row['step']:02} {in_words(row['slug'])}", row["tflops"], BLUE) for row in chosen]
     baseline = max((row["cublas_tflops"] or 0 for row in chosen), default=0)
     if baseline:
         bars.append(("cuBLAS", baseline, VERMILLION))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from .canvas import BLUE, GREEN, ORANGE, QUIET, VERMILLION, NothingToSee, heading, picture
+from .canvas import BLUE, GREEN, ORANGE, QUIET, VERMILLION, NothingToSee, heading, in_words, picture
 
 CLOSE = 1.25  # a factor within which a prediction counts as close
 _FURTHEST = 100.0  # a factor; what is further off stands at the edge
@@ -45,7 +45,7 @@ def calibration(predictions: Sequence[tuple[str, float]], model: Mapping[str, fl
         ax.plot(list(modelled), list(modelled.values()), "s", markerfacecolor="none", markeredgecolor=ORANGE, markeredgewidth=2,
                 markersize=12, label="the model: the step's time at 4096³", zorder=0.9)  # fmt: skip
         ax.legend(loc="upper right", fontsize=11, frameon=False)
-    ax.set_xticks(first, [steps[place - 1].replace("_", " ") for place in first], rotation=20, ha="right")
+    ax.set_xticks(first, [in_words(steps[place - 1]) for place in first], rotation=20, ha="right")
     ax.set_ylabel("said / true")
     heading(ax, "Your predictions", detail=f"{len(predictions)} of them; the band is a factor of {CLOSE:g} either way")
     each = ", ".join(f"{name} {factor:.3g}" for name, factor in predictions)

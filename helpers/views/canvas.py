@@ -12,6 +12,7 @@ import base64
 import functools
 import html
 import io
+import re
 import struct
 import textwrap
 import zlib
@@ -210,6 +211,14 @@ def say(ax: Axes, sentence: str) -> str:
     ax.set_axis_off()
     ax.text(0.5, 0.5, _wrap(sentence, 72), ha="center", va="center", fontsize=14, color=QUIET, transform=ax.transAxes, linespacing=1.6)
     return sentence
+
+
+_INITIALS = re.compile(r"\b(\d+d|fp\d+|tma)\b")
+
+
+def in_words(name: str) -> str:
+    """A step's name in code as a label: thread_tile_1d is “thread tile 1D”, fp8 “FP8”, tma_wgmma “TMA wgmma”, as the lessons write them."""
+    return _INITIALS.sub(lambda word: word[0].upper(), name.replace("_", " "))
 
 
 def _wrap(sentence: str, columns: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from helpers.model.cycles.multiprocessor import WORDS
 from helpers.model.predict import validated
 
-from .canvas import INK, Choice, NothingToSee, heading, picture
+from .canvas import INK, Choice, NothingToSee, heading, in_words, picture
 from .warp_states import COLOURS, DEFAULT_GPU, OTHERS, bars, explain, launched, parts, predicted
 
 MODEL, SAMPLED = "states", "sampled"
@@ -37,7 +37,7 @@ def cycles_by_step(run, *, ax, source=MODEL, size: int = _SIZES[0]):
         raise NothingToSee(f"source={source!r} is none of {', '.join(words)}.")
     product, known = launched(run), steps(size, source)
     own = predicted(run, DEFAULT_GPU)
-    rows = [(name.replace("_", " "), states) for name, states in known.items()]
+    rows = [(in_words(name), states) for name, states in known.items()]
     if own.states:
         rows.append(("this kernel", own.states))
     if not rows:

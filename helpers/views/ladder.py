@@ -18,7 +18,7 @@ from matplotlib.ticker import NullLocator
 from helpers.element_types import named
 from helpers.model.hardware import digits
 
-from .canvas import AS_TEXT, BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, Choice, NothingToSee, heading, picture
+from .canvas import AS_TEXT, BLUE, GREEN, INK, ORANGE, PURPLE, QUIET, SKY, VERMILLION, Choice, NothingToSee, heading, in_words, picture
 
 CUBLAS = "cuBLAS"
 # kind -> marker, face, edge, size. Yours are round and green; a prediction is hollow.
@@ -71,8 +71,8 @@ def rows(rungs: Iterable[Any]) -> list[Row]:
     speed = {key: max(rung.tflops or 0 for rung in group) for key, group in groups.items() if key[2]}
     for (_, step, name), group in sorted(groups.items(), key=lambda item: (item[0][:2], speed.get(item[0], 0), item[0][2])):
         ours = [rung for rung in group if rung.kind == "recorded"] or [rung for rung in group if rung.mine] or group
-        title = max(ours, key=lambda rung: rung.tflops or 0).name.replace("_", " ")
-        found.append(Row(None if name else step, name or f"{step:02} {title}", tuple(group)))
+        title = max(ours, key=lambda rung: rung.tflops or 0).name
+        found.append(Row(None if name else step, name or f"{step:02} {in_words(title)}", tuple(group)))
     return found
 
 

@@ -153,7 +153,7 @@ def shown_steps(climb: lesson.Climb, monkeypatch) -> list[int]:
     monkeypatch.setattr("IPython.display.display", displayed.append)
     climb._ipython_display_()
     (panel,) = displayed
-    return [int(number) for number in re.findall(r"[.] (\d\d) [a-z]", panel.shown)]
+    return [int(number) for number in re.findall(r"[.] (\d\d) [A-Za-z]", panel.shown)]
 
 
 def test_a_climb_shows_no_step_that_the_reader_has_not_met(monkeypatch):

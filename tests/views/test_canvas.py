@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from helpers import views
 from helpers.errors import CourseError
 from helpers.views import canvas
-from helpers.views.canvas import PICTURES, Choice, CourseAxes, Span, heading, new_axes, settle
+from helpers.views.canvas import PICTURES, Choice, CourseAxes, Span, heading, in_words, new_axes, settle
 from tests.views.view_builders import one_load
 
 LOAD = one_load(4 * np.arange(32))
@@ -23,6 +23,17 @@ def test_every_file_of_the_folder_that_marks_a_picture_is_found():
     assert {"coalescing", "tiles", "listing", "ladder", "roofline"} <= set(PICTURES)
     for name, picture in PICTURES.items():
         assert getattr(views, name) is picture.draw and picture.draw.__doc__
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("thread_tile_1d", "thread tile 1D"), ("tma_wgmma", "TMA wgmma"), ("fp32_on_tensor_cores", "FP32 on tensor cores"), ("fp8", "FP8"),
+        ("shared_tile", "shared tile"), ("V05 transposed, 2D", "V05 transposed, 2D"), ("padded", "padded"),
+    ],
+)  # fmt: skip
+def test_a_name_of_code_is_written_as_lessons_write_it(name, said):
+    assert in_words(name) == said
 
 
 def test_a_picture_without_a_title_is_refused():

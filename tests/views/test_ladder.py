@@ -48,6 +48,14 @@ def test_rows_go_up_the_steps_and_leave_cublas_and_limit_out():
     ]  # fmt: skip
 
 
+def test_a_step_is_named_as_in_its_lesson():
+    labels = [
+        row.label
+        for row in rows([Rung("recorded", "thread_tile_1d", step=4, tflops=23.0), Rung("recorded", "fp8", step=19, tflops=1320.0)])
+    ]
+    assert labels == ["04 thread tile 1D", "19 FP8"]
+
+
 @pytest.mark.parametrize("name", ["V05 transposed, vectorised", "W" * 40, "WWWWW", "m W_m W_m W_m W_m W_", "a_b" * 30 + ", B by columns"])
 def test_a_name_is_cut_where_the_picture_ends(name):
     ax = ladder([Rung("published", name, step=7, tflops=19.7, cublas_ratio=0.8)])
