@@ -280,4 +280,8 @@ def _number(value: float | None) -> str:
 
 
 def _ratio(old: float | None, new: float | None) -> str:
-    return f"{new / old:.2f}" if old and new is not None else ""
+    """How many times as much: to two decimals, and below 1 to three digits, as 4 for 32 is 0.125 times as much and not 0.12."""
+    if not old or new is None:
+        return ""
+    times = new / old
+    return f"{times:#.3g}" if 0 < abs(times) < 0.9995 else f"{times:.2f}"

@@ -72,6 +72,16 @@ def test_two_runs_have_a_ratio_and_many_stand_below_each_other(runs):
     assert str(many).split("\n")[1].split() == ["shared", "loads"]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [(32, 4, "0.125"), (40, 22, "0.550"), (4, 32, "8.00"), (1, 1, "1.00"), (10_000, 9_999, "1.00"), (32, 0, "0.00"), (1000, 1, "0.00100")],
+)
+def test_a_saving_keeps_three_digits(runs, old, new, said):
+    first, second = (runs[name] for name in ("as it is", "padded"))
+    table = str(compare_counts({"old": first, "new": second}, {"mine": lambda run: old if run is first else new}))
+    assert table.split()[-1] == said
+
+
 def test_a_zero_has_no_minus(runs):
     assert str(compare_counts({"as it is": runs["as it is"]}, {"gained": lambda run: round(-0.001, 1)})).split()[-1] == "0"
 
