@@ -226,7 +226,7 @@ class Exercise:
     def _wording(self, verdict: Verdict) -> str:
         """A verdict as a sentence."""
         less = self.fewer if not (verdict.ok or verdict.too_much or verdict.expected.startswith("at ")) else ""
-        return f"{verdict.text}: yours {verdict.yours:g}, expected {verdict.expected}. {less}".rstrip()
+        return f"{verdict.text}: yours {verdict.yours:g}, expected {verdict.expected}{verdict.at}. {less}".rstrip()
 
     def _as_given(self, answer: Kernel) -> tuple[tuple[str, bool], ...]:
         """What is wrong with the constants of an answer: block and tile are part of the task, but where they are what is to be changed."""

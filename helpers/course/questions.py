@@ -64,7 +64,7 @@ class Question:
         return f"You said: <b>{html.escape(self.show(answer))}</b>. {end}"
 
     def parse(self, text: str | None) -> float | str:
-        """The answer that `text` states. Raises CourseError if it is no number, or none of the choices."""
+        """The answer that `text` states. Raises CourseError for what is no number, a negative one of things, or none of the choices."""
         if self.choices:
             if text not in self.choices:
                 raise CourseError(f"Choose one of: {', '.join(self.choices)}.")
@@ -73,11 +73,13 @@ class Question:
         try:
             # Not Fraction(cleaned), which writes out every digit of 1e99999999.
             above, *below = (float(part) for part in cleaned.split("/", 1))
-            if all(map(math.isfinite, (above, *below, value := above / below[0] if below else above))):
-                return value
+            if not all(map(math.isfinite, (above, *below, value := above / below[0] if below else above))):
+                raise ValueError
         except (ValueError, ZeroDivisionError):
-            pass
-        raise CourseError("Write a number, such as 12, 0.5, 1/8 or 2.5e9.")
+            raise CourseError("Write a number, such as 12, 0.5, 1/8 or 2.5e9.") from None
+        if value < 0 and self.unit.split(" ")[0].endswith("s"):  # a plural is counted; per cent may well be fewer than none
+            raise CourseError(f"Write how many {self.unit}: 0 or more.")
+        return value
 
     def show(self, answer: float | str) -> str:
         """An answer (or the truth) as words, with its unit: "1 sector per request", "4 sectors per request"."""
@@ -194,11 +196,11 @@ def judge(yours: float | str | None, truth: float | str) -> str:
     if yours is None:
         return "no prediction"
     if isinstance(truth, str) or isinstance(yours, str):
-        return "right" if yours == truth else "think again"
+        return "right" if yours == truth else "not so"
     if abs(yours - truth) <= EXACT * abs(truth):
         return "exactly"
     if yours * truth <= 0:
-        return "think again"
+        return f"too {'large' if yours > truth else 'small'}"
     factor = max(yours / truth, truth / yours)
     if factor <= CLOSE:
         return "close"

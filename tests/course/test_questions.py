@@ -42,6 +42,17 @@ def test_what_is_no_number_is_refused(text):
         NUMBER.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("unit", "fewest"), [("sectors", 0), ("wavefronts per load", 0), ("times", 0), ("%", -3), ("per cent", -3), ("", -3)]
+)
+def test_what_is_counted_is_no_fewer_than_none(unit, fewest):
+    question = Question("naive.number", "How many?", unit=unit)
+    assert question.parse(f"{fewest}") == fewest and question.parse("-0") == 0
+    if fewest == 0:
+        with pytest.raises(CourseError, match=f"Write how many {unit}: 0 or more"):
+            question.parse("-1/8")
+
+
 def test_one_is_singular():
     assert [NUMBER.show(value) for value in (1, 4, 0.5)] == ["1 sector", "4 sectors", "0.5 sectors"]
     assert Question("naive.plain", "?").show(3) == "3"
@@ -111,8 +122,8 @@ def test_the_truth_of_a_question_that_was_not_asked(store):
     ("yours", "truth", "words"),
     [
         (32, 32, "exactly"), (30, 32, "close"), (100, 179, "1.79 times too small"), (4, 32, "8 times too small"),
-        (96, 32, "3 times too large"), (0, 32, "think again"), (0, 0, "exactly"), ("more", "more", "right"),
-        ("fewer", "more", "think again"), (None, 3, "no prediction"),
+        (96, 32, "3 times too large"), (0, 32, "too small"), (-1, 32, "too small"), (5, 0, "too large"), (0, 0, "exactly"),
+        ("more", "more", "right"), ("fewer", "more", "not so"), (None, 3, "no prediction"),
     ],
 )  # fmt: skip
 def test_judgements(yours, truth, words):
