@@ -359,7 +359,8 @@ class Profile(Tabular):
             return ""
         predicted = self.prediction.milliseconds
         off = round(predicted / self.milliseconds - 1, 2) + 0.0  # which makes 0 of -0
-        return f"; the model would have said {predicted:.4g} ms, {f'{off:+.0%}' if off else 'the same to a per cent'}"
+        said = f"{off:+.0%}".replace("-", "−") if off else "the same to a per cent"
+        return f"; the model would have said {predicted:.4g} ms, {said}"
 
     def as_predicted(self) -> Profile:
         """The same with the model's time in place of the recorded one, to stand beside variants of which none was recorded."""

@@ -217,8 +217,9 @@ _INITIALS = re.compile(r"\b(\d+d|fp\d+|tma)\b")
 
 
 def in_words(name: str) -> str:
-    """A step's name in code as a label: thread_tile_1d is “thread tile 1D”, fp8 “FP8”, tma_wgmma “TMA wgmma”, as the lessons write them."""
-    return _INITIALS.sub(lambda word: word[0].upper(), name.replace("_", " "))
+    """A step's name in code as a label, as the lessons write it: thread_tile_1d is “thread tile 1D”, tma_wgmma “TMA wgmma”, vectorized
+    “vectorised”."""
+    return re.sub(r"ized\b", "ised", _INITIALS.sub(lambda word: word[0].upper(), name.replace("_", " ")))
 
 
 def _wrap(sentence: str, columns: int) -> str:

@@ -466,7 +466,7 @@ def test_a_counter_of_few_bits_is_quoted_once_and_offered_no_larger_budget():
 def test_a_time_that_the_model_has_too_is_said_to_be_the_same(monkeypatch):
     profile = reference("coalesced").profile()
     assert profile.kind == rungs.RECORDED
-    for factor, said in ((1.001, "ms, the same to a per cent"), (1.5, "ms, +50%"), (0.5, "ms, -50%")):
+    for factor, said in ((1.001, "ms, the same to a per cent"), (1.5, "ms, +50%"), (0.5, "ms, −50%")):
         milliseconds = profile.milliseconds * factor
         monkeypatch.setattr(type(profile), "prediction", type("", (), {"milliseconds": milliseconds}))
         assert profile._model_says.endswith(said)

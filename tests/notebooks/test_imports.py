@@ -5,6 +5,7 @@ import ast
 import importlib
 import json
 import pkgutil
+import re
 
 import pytest
 
@@ -56,8 +57,10 @@ def lacking(cells: dict[str, str]) -> list[str]:
     names = list(cells)
     if not found and names.index("practise") != names.index("frameworks") + 1:
         found.append("the cell 'practise' follows 'frameworks' at once")
-    wanted = (*(f"- **{name}.**" for name in ("Triton", "CUTLASS / CuTe", "cuTile")), "None of the three was run")
-    return found + [f"the cell 'frameworks' lacks the words “{words}”" for words in wanted if words not in cells.get("frameworks", "")]
+    text = cells.get("frameworks", "")
+    how_many = {3: "three", 4: "four", 5: "five"}.get(len(re.findall(r"- \*\*(?!cuBLAS)", text)), "three")
+    wanted = (*(f"- **{name}.**" for name in ("Triton", "CUTLASS / CuTe", "cuTile")), f"None of the {how_many} was run")
+    return found + [f"the cell 'frameworks' lacks the words “{words}”" for words in wanted if words not in text]
 
 
 def test_what_the_end_of_a_lesson_lacks_is_said():
@@ -65,6 +68,8 @@ def test_what_the_end_of_a_lesson_lacks_is_said():
     assert lacking({"elsewhere": "", **whole}) == []
     assert lacking(whole) == ["there is no cell with the id 'elsewhere'"]
     assert lacking({**whole, "elsewhere": ""}) == ["the cells frameworks, practise, elsewhere come in the order elsewhere, frameworks, practise"]
+    four = {"elsewhere": "", **whole, "frameworks": f"- **DeepGEMM.** {whole['frameworks']}"}
+    assert lacking(four) == ["the cell 'frameworks' lacks the words “None of the four was run”"]
     assert lacking({"elsewhere": "", **whole, "frameworks": ""})[0] == "the cell 'frameworks' lacks the words “- **Triton.**”"
 
 

@@ -29,7 +29,8 @@ def test_every_file_of_the_folder_that_marks_a_picture_is_found():
     ("name", "said"),
     [
         ("thread_tile_1d", "thread tile 1D"), ("tma_wgmma", "TMA wgmma"), ("fp32_on_tensor_cores", "FP32 on tensor cores"), ("fp8", "FP8"),
-        ("shared_tile", "shared tile"), ("V05 transposed, 2D", "V05 transposed, 2D"), ("padded", "padded"),
+        ("shared_tile", "shared tile"), ("V05 transposed, 2D", "V05 transposed, 2D"), ("vectorized", "vectorised"),
+        ("warp_specialized", "warp specialised"),
     ],
 )  # fmt: skip
 def test_a_name_of_code_is_written_as_lessons_write_it(name, said):
