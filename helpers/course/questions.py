@@ -149,7 +149,8 @@ class Revealed:
         rows = []
         for question, yours, truth, source in self.rows:
             said = "–" if yours is None else question.show(yours)
-            whose = f"<br><small>{html.escape(source)}</small>" if source else ""
+            whole = html.escape(source).replace(" × ", "&nbsp;×&nbsp;")  # a size stays in one line
+            whose = f"<br><small>{whole}</small>" if source else ""
             shown = Cell(question.show(truth), f"<b>{html.escape(question.show(truth))}</b>{whose}")
             rows.append((Cell(question.said, question.said), said, shown, judge(yours, truth)))
         return Table(("question", "you said", "it is", ""), rows, left=(0, 3))._repr_html_()

@@ -103,7 +103,8 @@ def test_a_factor_says_whose_it_is(store):
     source, factor = (found := speedup("coalesced", over="naive", kinds=["recorded"])).source, f"{found.factor:.1f}"
     shown = reveal({NUMBER.id: found}, store)
     assert f"truth: {factor} sectors (the course's kernel, recorded: H200 SXM" in str(shown)
-    assert html.escape(source) in shown._repr_html_()
+    page = shown._repr_html_()
+    assert html.escape(source) in page.replace("&nbsp;", " ") and "4096&nbsp;×&nbsp;4096&nbsp;×&nbsp;4096" in page
 
 
 def test_showing_the_truth_twice_keeps_one_row(store):
