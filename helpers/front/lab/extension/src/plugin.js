@@ -1,6 +1,7 @@
 // The plugin: a cell whose first line is %%cuda is CUDA C++, any other code cell is what its notebook says.
 import { makeLanguage, MAGIC, MIME } from "./language.js";
 import { leaveKeysToWidgets, nameSliders } from "./keys.js";
+import { waitForKernels } from "./ready.js";
 import { keepStills } from "./stills.js";
 import { watchStopButtons } from "./stop.js";
 import { breakAtSpaces } from "./text.js";
@@ -54,7 +55,7 @@ export async function makePlugin(load) {
   );
   return {
     id: "gemm-ladder:cuda-cells",
-    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; widgets keep their keys, and what they showed; printed lines break at spaces.",
+    description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; cells that are run while it starts wait for it; widgets keep their keys, and what they showed; printed lines break at spaces.",
     autoStart: true,
     requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
     activate: async (app, tracker, languages) => {
@@ -76,6 +77,7 @@ export async function makePlugin(load) {
       tracker.forEach(welcome);
       tracker.widgetAdded.connect((_, panel) => welcome(panel));
       watchStopButtons(tracker);
+      waitForKernels(app.commands, tracker);
       leaveKeysToWidgets();
       nameSliders();
       breakAtSpaces();

@@ -134,6 +134,32 @@
     });
   }
 
+  // src/ready.js
+  var RUNS = /^notebook:run-/;
+  var LONGEST = 3e4;
+  function waitForKernels(commands, tracker) {
+    const execute = commands.execute.bind(commands);
+    const waiting = /* @__PURE__ */ new WeakMap();
+    commands.execute = (id, args) => {
+      const context = tracker.currentWidget?.sessionContext;
+      if (!RUNS.test(id) || !context || context.isReady || context.kernelDisplayStatus !== "initializing") {
+        return execute(id, args);
+      }
+      const given = waiting.get(context) ?? /* @__PURE__ */ new Map();
+      waiting.set(context, given);
+      if (id === "notebook:run-all-cells" && given.has(id)) {
+        return given.get(id);
+      }
+      const late = new Promise((resolve) => setTimeout(resolve, LONGEST));
+      const result = Promise.race([context.ready, late]).then(() => {
+        given.delete(id);
+        return context.isDisposed ? void 0 : execute(id, args);
+      });
+      given.set(id, result);
+      return result;
+    };
+  }
+
   // src/stills.js
   var VIEW = "application/vnd.jupyter.widget-view+json";
   var SETTLED = 700;
@@ -293,7 +319,7 @@
     );
     return {
       id: "gemm-ladder:cuda-cells",
-      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; widgets keep their keys, and what they showed; printed lines break at spaces.",
+      description: "Highlights cells that start with %%cuda, and .cu files, as CUDA C++; Stop buttons interrupt the kernel; cells that are run while it starts wait for it; widgets keep their keys, and what they showed; printed lines break at spaces.",
       autoStart: true,
       requires: [notebooks.INotebookTracker, editors.IEditorLanguageRegistry],
       activate: async (app, tracker, languages) => {
@@ -314,6 +340,7 @@
         tracker.forEach(welcome);
         tracker.widgetAdded.connect((_, panel) => welcome(panel));
         watchStopButtons(tracker);
+        waitForKernels(app.commands, tracker);
         leaveKeysToWidgets();
         nameSliders();
         breakAtSpaces();
