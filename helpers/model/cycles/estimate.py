@@ -8,10 +8,11 @@ begins comes from DRAM in a first launch.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,6 +35,7 @@ _ENOUGH = 80_000  # warp instructions of a multiprocessor: with more, the fewest
 _DEPTH = 256  # elements of K that are enough for so many trips, and …
 _STEP = 128  # … what K may be shortened by, so that tiles and unrolled loops end as they did
 _K = 2  # where a product's arguments have K
+_WHOLE = 0.01  # what a number of trips, or of elements of K for each, may be off where it is whole
 _LONGEST = 400_000  # warp instructions of a multiprocessor that are simulated
 _IDLE = 0.1  # of the instructions of one that works, what a block executes at most that ends at once
 _L1 = 28 << 10  # bytes of L1 that shared memory never takes
@@ -88,16 +90,22 @@ class _Loop:
     size: int
 
 
-def main_loop(visits: Sequence[Visit]) -> _Loop | None:
-    """The repetition that takes the most instructions: the same blocks of code by the same warps, time and again.
+def main_loop(visits: Sequence[Visit], fits: Callable[[_Loop], bool] = lambda loop: True) -> _Loop | None:
+    """The repetition that takes the most instructions: the same blocks of code by the same warps, time and again. Of those of which
+    `fits` says that, where there are any.
 
     The last time, which nothing shows to be as long as the others, is not one of its trips.
     """
-    keys = [(visit.start, visit.warps) for visit in visits]
+    found = sorted(_loops(visits), key=lambda loop: -loop.trips * loop.size)
+    return next(filter(fits, found), found[0] if found else None)
+
+
+def _loops(visits: Sequence[Visit]) -> Iterator[_Loop]:
+    """All repetitions, of three times and more."""
     places = defaultdict(list)
-    for place, key in enumerate(keys):
-        places[key].append(place)
-    best = None
+    for place, visit in enumerate(visits):
+        places[visit.start, visit.warps].append(place)
+    keys = [(visit.start, visit.warps) for visit in visits]
     for found in places.values():
         parts = [tuple(keys[a:b]) for a, b in itertools.pairwise(found)]
         k = 0
@@ -105,11 +113,10 @@ def main_loop(visits: Sequence[Visit]) -> _Loop | None:
             end = k
             while end < len(parts) and parts[end] == parts[k]:
                 end += 1
-            size = sum(visit.instructions for visit in visits[found[k] : found[k + 1]])
-            if end - k >= 3 and (best is None or (end - k) * size > best.trips * best.size):
-                best = _Loop(found[k], found[k + 1] - found[k], end - k, size)
+            if end - k >= 3:
+                size = sum(visit.instructions for visit in visits[found[k] : found[k + 1]])
+                yield _Loop(found[k], found[k + 1] - found[k], end - k, size)
             k = end
-    return best
 
 
 _estimates: OrderedDict[tuple, Estimate | str] = OrderedDict()
@@ -245,7 +252,7 @@ def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str
     grid, arguments = run.grid, list(run.arguments)
     product = run.problem.get("problem")
     if product is not None and product.k > _DEPTH + _STEP:
-        arguments[_K] = type(arguments[_K])(product.k % _STEP + _DEPTH)
+        arguments[_K] = type(arguments[_K])(_short(product.k))
     taken = resident * (compiled.shared_bytes + run.shared + gpu.capability.shared_reserved)
     l1 = max(_L1, _L1 + gpu.capability.shared_configurations[-1] - taken)
 
@@ -276,6 +283,11 @@ def _by_opcode(path: BlockPath, visits: Sequence[Visit]) -> dict[str, float]:
         for instruction in path.function.instructions[visit.start : visit.end]:
             found[instruction.name] += visit.warps.bit_count()
     return found
+
+
+def _short(k: int) -> int:
+    """What a K is shortened to that is larger than `_DEPTH` + `_STEP`."""
+    return k % _STEP + _DEPTH
 
 
 def _instructions(path: BlockPath) -> int:
@@ -362,10 +374,25 @@ class _Launch:
         every = self.chip["latency.device"] * (1 - self.new) if self.most == 1 else 0.0
         return Away(max(every, self.far.every), self.new)
 
+    @functools.cached_property
+    def loop(self) -> _Loop | None:
+        """The main loop of a block. Where K is shortened it is the one by whose trips a block of all of K has more instructions: another
+        one, such as one that stores C, may take more of those of a short one."""
+        return main_loop(self.path.visits, self._grows_with_k)
+
+    def _grows_with_k(self, loop: _Loop) -> bool:
+        product = self.run.problem.get("problem")
+        if not self.each or product is None or product.k <= _DEPTH + _STEP:
+            return True
+        trips = (self.each - _instructions(self.path)) / loop.size
+        if trips < 1:
+            return False
+        each = (product.k - _short(product.k)) / trips  # elements of K
+        return abs(trips - round(trips)) < _WHOLE and abs(each - round(each)) < _WHOLE
+
     def simulated(self, resident: int, away: Away, watched: bool = False) -> _Turn:
         """One turn of `resident` blocks, whose data are so far away. watched: keep what every warp does."""
-        visits = self.path.visits
-        loop = main_loop(visits)
+        visits, loop = self.path.visits, self.loop
         if loop is None:
             executed = sum(visit.instructions for visit in visits)
             result = self._simulate(visits, resident, None, away, watched)
@@ -405,7 +432,7 @@ class _Launch:
 
     def executed(self) -> dict[str, float]:
         """Warp instructions of all blocks, by opcode."""
-        visits, loop = self.path.visits, main_loop(self.path.visits)
+        visits, loop = self.path.visits, self.loop
         found = _by_opcode(self.path, visits)
         if loop is not None:
             more = max(0.0, (self._block(loop) - sum(found.values())) / loop.size)
@@ -421,7 +448,7 @@ class _Launch:
         product = self.run.problem.get("problem")
         if product is None or product.k <= _DEPTH + _STEP:
             return executed
-        short = product.k % _STEP + _DEPTH
+        short = _short(product.k)
         per_trip = 2 ** round(math.log2(short / loop.trips))  # elements of K
         return executed + (product.k - short) / per_trip * loop.size
 

@@ -61,7 +61,13 @@ def _constant(modifiers: Modifiers) -> int:
 
 
 def _fragment(modifiers: Modifiers) -> int:
-    return 4
+    """Of a result of 16 or 8 rows and 8 columns, as its shape begins (16816, 8x8x4): 4 or 2 elements, of FP16 half a register each."""
+    found = 2 if modifiers and modifiers[0].replace("x", "").startswith("88") else 4
+    return found // 2 if modifiers[1:2] == ("F16",) else found
+
+
+def _double_fragment(modifiers: Modifiers) -> int:
+    return 2 * _fragment(modifiers)
 
 
 def _warpgroup_fragment(modifiers: Modifiers) -> int:
@@ -79,6 +85,11 @@ def _to_float(modifiers: Modifiers) -> int:
 
 def _between_floats(modifiers: Modifiers) -> int:
     return 2 if next((m for m in modifiers if m in ("F16", "BF16", "F32", "F64")), "") == "F64" else 1
+
+
+def _of_doubles(modifiers: Modifiers) -> int:
+    """Registers of a source that may be a double: the last kind of float that an instruction names."""
+    return 2 if next((m for m in modifiers[::-1] if m in ("F16", "BF16", "F32", "F64")), "") == "F64" else 1
 
 
 def _unless_32(modifiers: Modifiers) -> int:
@@ -208,16 +219,17 @@ _ROWS = (
     ),  # on the tensor cores' pipe (measured on an H200), as none of their parts
     *_all("HADD2 HMUL2", per_thread=True, pipe="half"),
     SassOpcode("FFMA2", per_thread=True, pipe="fma"),
-    SassOpcode("F2I", registers=_to_integer, pipe="xu"),
-    SassOpcode("I2F", registers=_to_float, pipe="xu"),
+    SassOpcode("F2I", registers=_to_integer, sources=_of_doubles, pipe="xu"),
+    SassOpcode("I2F", registers=_to_float, sources=_to_integer, pipe="xu"),
     SassOpcode("I2FP", registers=_to_float),
-    SassOpcode("F2F", registers=_between_floats, pipe="xu"),
-    *_all("MUFU FRND", pipe="xu"),
+    SassOpcode("F2F", registers=_between_floats, sources=_of_doubles, pipe="xu"),
+    SassOpcode("FRND", registers=_to_float, sources=_to_float, pipe="xu"),
+    SassOpcode("MUFU", pipe="xu"),
     # Tensor cores.
     SassOpcode("HMMA", registers=_fragment, tensor=("hmma",), pipe="tensor"),
     SassOpcode("IMMA", registers=_fragment, tensor=("imma",), pipe="tensor"),
     SassOpcode("BMMA", registers=_fragment, tensor=("imma",), pipe="tensor"),
-    SassOpcode("DMMA", registers=_fragment, sources=_two, tensor=("dmma",), pipe="tensor"),
+    SassOpcode("DMMA", registers=_double_fragment, sources=_two, tensor=("dmma",), pipe="tensor"),
     *_all("QMMA OMMA", registers=_fragment, pipe="tensor"),
     *_all("HGMMA QGMMA", registers=_warpgroup_fragment, tensor=("gmma", "hmma"), pipe="tensor"),
     *_all("IGMMA BGMMA", registers=_warpgroup_fragment, tensor=("gmma", "imma"), pipe="tensor"),

@@ -296,3 +296,43 @@ def test_what_the_model_does_not_know_it_says():
     assert found is None and why
     said = predict.statement(predict.demand(run), H200, why)
     assert said.startswith(f"From the counters alone, since {why}. None of the kernels on which that was tried is like this one")
+
+
+STORES_LONG = """
+extern "C" __device__ constexpr int tile_shape[] = {64, 64};
+extern "C" __device__ constexpr int block_shape[] = {64, 1, 1};
+__global__ void stores_long(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    __shared__ float a[64 * 64];
+    int t = threadIdx.x, row = blockIdx.y * 64, column = blockIdx.x * 64;
+    float sums[64] = {};
+    #pragma unroll 1
+    for (int k = 0; k < K; k += 64) {
+        __syncthreads();
+        for (int j = 0; j < 64; j++) a[j * 64 + t] = A[(size_t)(row + j) * lda + k + t];
+        __syncthreads();
+        #pragma unroll 2
+        for (int p = 0; p < 64; p++) {
+            float b = B[(size_t)(k + p) * ldb + column + t];
+            #pragma unroll
+            for (int j = 0; j < 64; j++) sums[j] += a[j * 64 + p] * b;
+        }
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int j = 0; j < 64; j++) a[j * 64 + t] = sums[j];
+    __syncthreads();
+    #pragma unroll 1
+    for (int again = 0; again < ROUNDS; again++)
+        #pragma unroll 16
+        for (int j = 0; j < 64; j++) C[(size_t)(row + j) * ldc + column + t] = alpha * a[j * 64 + t];
+}
+"""
+
+
+@pytest.mark.parametrize("rounds", [1, 60])
+def test_the_main_loop_of_a_product_is_the_one_that_grows_with_k(rounds):
+    """Another loop, here one that stores C time and again, may take more of the instructions of a product whose K is shortened."""
+    made = kernel.compile(STORES_LONG.replace("ROUNDS", str(rounds)))
+    found = [estimate(gemm.count(made, gemm.Problem(1024, 1024, k)), H200)[0] for k in (2048, 4096)]
+    assert [one.trips for one in found] == [2048 / 64 - 1, 4096 / 64 - 1]  # the last one is none
+    assert found[1].cycles - found[0].cycles == pytest.approx(2048 / 64 * found[0].per_trip, rel=0.02)

@@ -14,6 +14,7 @@ import numpy as np
 from helpers.sim.code.sass_operands import SassAddress, SassPredicate, SassRegister
 
 from .semantics.handlers import split_sources, without_sign
+from .semantics.moves import narrow_bits
 from .values import LOW, known, signed
 
 
@@ -248,9 +249,14 @@ def _store_local(trip, i, mask):
     place, data = trip.run.stack_word(i), i.sources[-1]
     if trip.moves(i.addressing):
         raise Unsteady("the place of a spilled value changes")
-    words = i.width // 4
-    if place is None or not words or i.has("U8", "S8", "U16", "S16"):
+    narrow = narrow_bits(i)
+    words = 1 if narrow else i.width // 4
+    if place is None or not words or i.index in trip.run.program.in_parts:
         return {}
+    if i.index in trip.run.program.over_words:
+        raise Unsteady("a part of a spilled value changes")
+    if narrow and (value := trip.run.read(data)) is not None:
+        trip.window(value & (1 << narrow) - 1, of(trip, data), narrow, mask)
     return {f"stack+{place + 4 * k}": of(trip, data, k) for k in range(words)}
 
 
@@ -259,8 +265,11 @@ def _load_local(trip, i, mask):
     place = trip.run.stack_word(i)
     if trip.moves(i.addressing):
         raise Unsteady("the place of a spilled value changes")
-    if place is None or i.has("U8", "S8", "U16", "S16"):
+    narrow = narrow_bits(i)
+    if place is None or i.index in trip.run.program.in_parts:
         return {}
+    if narrow and (value := trip.run.lookup(f"stack+{place}")) is not None:  # the sign of a signed number stays
+        trip.window(value & (1 << narrow) - 1, trip.change(f"stack+{place}"), narrow - bool(i.has("S8", "S16")), mask)
     changes = {}
     for k in range(max(1, i.width // 4)):
         changes |= _register(i, trip.change(f"stack+{place + 4 * k}"), k)

@@ -22,6 +22,7 @@ class SassBlock:
 
 
 _STORES = ("st", "red", "atom")
+_WORD = 4  # bytes
 _RARE = "slowpath"  # in the names of ptxas's functions for numbers that its quick division, root and reciprocal are wrong on
 
 
@@ -72,6 +73,14 @@ class Slice:
         self.fixed_stack = sum("R1" in i.writes for i in self.instructions) <= 2
         # A store through a generic address may change what a spilled value was.
         self.private_stack = not any(i.row.space == "generic" and i.row.op != "ld" for i in self.instructions)
+        # Instructions that store or load less than a word of the stack: of a word that is also stored whole, and of one in parts that
+        # nobody here follows.
+        places = {i.index: self._place(i) for i in self.instructions if i.name in ("LDL", "STL")}
+        narrow = {index: place for index, place in places.items() if self.instructions[index].width < _WORD}
+        whole = {places[i.index] + _WORD * k for i in self.instructions if i.name == "STL" for k in range(i.width // _WORD)}
+        split = {place & -_WORD for place in narrow.values() if place % _WORD}
+        self.over_words = frozenset(index for index, place in narrow.items() if place in whole)
+        self.in_parts = frozenset(index for index, place in narrow.items() if place < 0 or place & -_WORD in split)
         self._mark()
 
     def _successors(self, block: SassBlock) -> list[int]:
@@ -91,15 +100,17 @@ class Slice:
             out.append(block.end)
         return [s for s in out if s in self.block_of]
 
+    def _place(self, i: SassInstruction) -> int:
+        """The place on the stack that LDL or STL names, by its offset while R1 stays where it is, else -1."""
+        place = next(s for s in i.sources if isinstance(s, SassAddress))
+        return place.offset if [part.name() for part in place.parts] == ["R1"] and self.fixed_stack else -1
+
     def _slots(self, i: SassInstruction) -> tuple[str, ...]:
         """Words of the stack that LDL and STL name, as liveness tells them apart: by offset while R1 stays where it is."""
         if i.name not in ("LDL", "STL"):
             return ()
-        place = next(s for s in i.sources if isinstance(s, SassAddress))
-        if [part.name() for part in place.parts] != ["R1"] or not self.fixed_stack:
-            return ("stack",)
-        words = max(1, i.width // 4)
-        return tuple(f"stack+{place.offset + 4 * k}" for k in range(words))
+        place = self._place(i)
+        return ("stack",) if place < 0 else tuple(f"stack+{place + _WORD * k}" for k in range(max(1, i.width // _WORD)))
 
     def _roots(self, i: SassInstruction) -> frozenset[str] | None:
         """Names an instruction needs for our purpose; None if it is of no interest by itself."""
@@ -172,7 +183,7 @@ class Slice:
                 if i.name == "LDL":
                     needs = {*needs, *reached}
                 else:
-                    names, kills = reached, kills and not somewhere
+                    names, kills = reached, kills and not somewhere and i.index not in self.over_words
             writes = bits_of(names)
             facts.append((writes, ~writes if kills else -1, bits_of(needs), None if roots is None else bits_of(roots)))
         live_in = dict.fromkeys(self.block_of, 0)

@@ -2,7 +2,8 @@
 
 Tests of: helpers.sim.code.sass_operands, helpers.sim.counting.machine_code.changes,
 helpers.sim.counting.machine_code.constants, helpers.sim.counting.machine_code.costs,
-helpers.sim.counting.machine_code.slicing, helpers.sim.counting.machine_code.values
+helpers.sim.counting.machine_code.semantics.doubles, helpers.sim.counting.machine_code.slicing,
+helpers.sim.counting.machine_code.values
 """
 
 import time
@@ -236,6 +237,59 @@ def test_bounds_may_be_float_arithmetic_on_scalars(scale, rounds):
     assert (why, counts.by_opcode.get("LDG", 0)) == ("", rounds)
 
 
+@pytest.mark.parametrize(("bound", "rounds"), [
+    ("ceil(n / 32.0)", 4), ("ceil((double)n / 7)", 18), ("floor(n * 0.25 - 0.5)", 29), ("(int)(n / 3.5 + (double)0.5f)", 34), ("fma((double)n, 2.0, 1.0)", 241),
+    ("(unsigned long long)n * 1.0", 120), ("(float)(n * 0.1)", 12), ("-1.0 * n", 0),
+])  # fmt: skip
+def test_bounds_may_be_arithmetic_on_doubles(bound, rounds):
+    """As many count tiles; what the loop sums is data."""
+    source = f"""__global__ void k(int n, const float* x, double* y) {{
+        double sum = 0;
+        #pragma unroll 1
+        for (int i = 0; i < {bound}; i++) sum = sum * 0.5 + x[i & 31];
+        y[threadIdx.x] = sum;
+    }}"""
+    args = [120, np.zeros(32, np.float32), np.zeros(32)]
+    counts, why = machine_code.instruction_counts(compile_source(source), (1,), (32,), args)
+    assert (why, counts.by_opcode.get("LDG", 0)) == ("", rounds)
+
+
+def test_scalars_may_be_made_16_bits_before_they_are_compared():
+    source = """#include <cuda_fp16.h>
+    __global__ void k(float alpha, float beta, __half* y) {
+        __half a = __float2half(alpha), b = __float2half(beta);
+        y[threadIdx.x] = __heq(b, __half(0)) ? a : __hfma(b, y[threadIdx.x], a);
+    }"""
+    for beta, loads in ((0.0, 0), (1e-9, 0), (0.5, 1)):  # what is nearer to 0 than to the least FP16
+        args = [np.float32(2), np.float32(beta), np.zeros(32, np.float16)]
+        counts, why = machine_code.instruction_counts(compile_source(source), (1,), (32,), args)
+        assert (why, counts.by_opcode.get("LDG", 0)) == ("", loads)
+
+
+def test_sums_in_fp16_leave_the_registers_behind_them_alone():
+    """A matrix of them has half as many registers as one of FP32; the loop's counter is in one of the others."""
+    source = """#include <mma.h>
+    using namespace nvcuda::wmma;
+    __global__ void k(int n, const __half* a, __half* c) {
+        fragment<matrix_a, 16, 16, 16, __half, row_major> left;
+        fragment<matrix_b, 16, 16, 16, __half, row_major> right;
+        fragment<accumulator, 16, 16, 16, __half> sums[4];
+        for (auto& sum : sums) fill_fragment(sum, __half(0));
+        #pragma unroll 1
+        for (int k = 0; k < n; k += 16) {
+            load_matrix_sync(left, a + 16 * k, 16);
+            for (int j = 0; j < 4; j++) {
+                load_matrix_sync(right, a + 256 * j + k, 16);
+                mma_sync(sums[j], left, right, sums[j]);
+            }
+        }
+        for (int j = 0; j < 4; j++) store_matrix_sync(c + 256 * j, sums[j], 16, mem_row_major);
+    }"""
+    args = [160, np.zeros(1 << 13, np.float16), np.zeros(1024, np.float16)]
+    counts, why = machine_code.instruction_counts(compile_source(source), (1,), (32,), args)
+    assert (why, counts.by_opcode.get("HMMA")) == ("", 10 * 4 * 2)
+
+
 def test_sixteen_bit_scalars_are_compared_as_what_they_are():
     source = """#include <cuda_fp16.h>
     __global__ void k(int n, __half alpha, __half* y, __half beta) {
@@ -269,6 +323,23 @@ def test_spilled_values_stay_known_unless_somebody_may_have_written_there():
     for store in ("ST.E desc[UR4][R4.64], R6", "STL [R3], R6", "STL.U8 [R1], R6"):
         counts, why = machine_code.instruction_counts(assembled(*(c.format(store) for c in code)), (1, 1, 1), (96, 1, 1), [])
         assert counts is None and "depends on data" in why, store
+
+
+@pytest.mark.parametrize(("code", "left"), [
+    (("STL.S16 [R1], R0", "LDL R2, [R1]"), 2),  # the upper half means nothing
+    (("STL [R1], R3", "STL.S16 [R1], R0", "LDL R2, [R1]"), 3),  # 0x50000 and more
+    (("STL.U16 [R1], R4", "LDL.S16 R2, [R1]", "IADD3 R2, R2, 0x40, RZ"), 2),  # -0x40 and more
+    (("STL.U16 [R1+0x2], R0", "STL.U16 [R1], R0", "LDL.U16 R2, [R1]"), None),  # two of them in a word are not followed
+])  # fmt: skip
+def test_numbers_of_16_bits_are_spilled_as_such(code, left):
+    """How many of three warps stay behind a comparison with 0x20."""
+    before = ("LDC R1, c[0x0][0x28]", "IADD3 R1, R1, -0x8, RZ", "S2R R0, SR_TID.X", "MOV R3, 0x50000", "IADD3 R4, R0, -0x40, RZ")
+    after = ("ISETP.LT.U32.AND P0, PT, R2, 0x20, PT", "@P0 EXIT", "NOP", "EXIT")
+    counts, why = machine_code.instruction_counts(assembled(*before, *code, *after), (1, 1, 1), (96, 1, 1), [])
+    if left is None:
+        assert counts is None and "depends on data" in why
+    else:
+        assert why == "" and counts.by_opcode["NOP"] == left
 
 
 def test_a_view_off_the_beginning_takes_the_slow_way():

@@ -7,13 +7,19 @@ import numpy as np
 from helpers.sim.code.sass_operands import SassConstant, SassRegister
 from helpers.sim.counting.machine_code.values import LOW, SIGN, known, pattern_of, signed
 
-from .handlers import combined, comparison, float_operand, meaning_of, set_predicates, set_register, split_sources, without_sign
+from .doubles import double_operand, set_double, upper_half, whole_operand
+from .handlers import combined, comparison, float_operand, meaning_of, set_pair, set_predicates, set_register, split_sources, without_sign
 
 
 @meaning_of("I2F", "I2FP")
 def _integer_to_float(launch, i, mask):
+    narrow = i.has("F16", "S8", "U8", "S16", "U16")
+    if i.has("F64") and not narrow and "RP" not in i.modifiers and "RM" not in i.modifiers:
+        whole = whole_operand(launch, i)
+        set_double(launch, i, None if whole is None else whole.astype(np.float64), mask)
+        return
     value = launch.read(i.sources[-1])
-    if value is None or i.has("F16", "F64", "S64", "U64", "S8", "U8", "S16", "U16"):
+    if value is None or narrow or i.has("F64", "S64", "U64"):
         for name in i.writes:
             launch.write(name, None, mask)
         return
@@ -35,20 +41,32 @@ def _whole(i, value):
 
 @meaning_of("F2I")
 def _float_to_integer(launch, i, mask):
-    value = launch.read(without_sign(i.sources[-1]))
-    if value is None or i.has("F16", "F64", "S64", "U64", "S8", "U8", "S16", "U16"):
+    source, wide = i.sources[-1], i.has("S64", "U64")
+    if i.has("F64"):
+        number = double_operand(launch, source)
+    else:
+        value = launch.read(without_sign(source))
+        number = None if value is None else float_operand(source, value).astype(np.float64)
+    if number is None or i.has("F16", "S8", "U8", "S16", "U16"):
         for name in i.writes:
             launch.write(name, None, mask)
         return
-    exact = _whole(i, np.nan_to_num(float_operand(i.sources[-1], value).astype(np.float64)))
+    exact = _whole(i, np.nan_to_num(number))
+    if wide:  # as far as counts go: to 2^63
+        set_pair(launch, i, np.clip(exact, 0 if "U64" in i.modifiers else -(2.0**63), 2.0**63 - 1024).astype(np.int64), mask)
+        return
     low, high = (0, LOW) if "U32" in i.modifiers else (-SIGN, SIGN - 1)
     set_register(launch, i, np.clip(exact, low, high).astype(np.int64), mask)
 
 
 @meaning_of("FRND")
 def _to_whole_float(launch, i, mask):
+    if i.has("F64"):
+        number = double_operand(launch, i.sources[-1])
+        set_double(launch, i, None if number is None else _whole(i, number), mask)
+        return
     value = launch.read(without_sign(i.sources[-1]))
-    if value is None or i.has("F16", "F64", "FTZ"):
+    if value is None or i.has("F16", "FTZ"):
         for name in i.writes:
             launch.write(name, None, mask)
         return
@@ -131,9 +149,27 @@ def _compare_halves(launch, i, mask):
     set_predicates(launch, i, combined(test, i, extra), mask)
 
 
+@meaning_of("F2FP")
+def _pack_halves(launch, i, mask):
+    """F2FP.F16.F32.PACK_AB: two float32, to nearest, as one register. BF16 and FP8 stay unknown."""
+    values, _ = split_sources(i)
+    raw = [launch.read(without_sign(v)) for v in values[:2]]
+    if i.modifiers != ("F16", "F32", "PACK_AB") or len(values) != 2 or not known(*raw):
+        set_register(launch, i, None, mask)
+        return
+    with np.errstate(all="ignore"):
+        upper, lower = (float_operand(v, r).astype(np.float16).view(np.uint16).astype(np.int64) for v, r in zip(values, raw, strict=True))
+    set_register(launch, i, upper << 16 | lower, mask)
+
+
 @meaning_of("MUFU")
 def _reciprocal(launch, i, mask):
-    """MUFU.RCP. Its last bit may differ; integer division by reciprocal corrects for that."""
+    """MUFU.RCP. Its last bit may differ; integer division by reciprocal corrects for that. RCP64H: the upper half of a double's."""
+    if "RCP64H" in i.modifiers:
+        number = upper_half(launch, i.sources[-1])
+        with np.errstate(all="ignore"):
+            set_register(launch, i, None if number is None else (1 / number).view(np.int64) >> 32, mask)
+        return
     value = launch.read(without_sign(i.sources[-1])) if i.sources else None
     if value is None or "RCP" not in i.modifiers:
         set_register(launch, i, None, mask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.code.sass_operands import SassConstant, SassImmediate, SassIndexedConstant, SassRegister
-from helpers.sim.counting.machine_code.values import LOW, known, signed
+from helpers.sim.counting.machine_code.values import LOW, ZERO, known, signed
 
 from .handlers import meaning_of, set_register, split_sources
 
@@ -80,28 +80,36 @@ def _select(launch, i, mask):
     set_register(launch, i, value, mask)
 
 
+def narrow_bits(i) -> int:
+    """How many bits of a word LDL and STL move that move less than one, else 0."""
+    return 8 if i.has("U8", "S8") else 16 if i.has("U16", "S16") else 0
+
+
 @meaning_of("STL")
 def _store_local(launch, i, mask):
-    """STL: spilled values stay known. A word is kept under its address; where that differs by thread, nothing stays known."""
-    place, data = launch.stack_word(i), i.sources[-1]
-    words = i.width // 4
-    if place is None or not words or i.has("U8", "S8", "U16", "S16"):
+    """STL: spilled values stay known. A word is kept under its address; where that differs by thread, nothing stays known. Of a number of
+    16 bits in a word of its own the upper half means nothing, though LDL may load that, too."""
+    place, data, narrow = launch.stack_word(i), i.sources[-1], narrow_bits(i)
+    words = 1 if narrow else i.width // 4
+    if place is None or not words or i.index in launch.program.in_parts:
         launch.forget_stack(mask)
         return
     for k in range(words):
         register = data if data.zero else SassRegister(data.file, data.number + k)
         value = launch.read(register)
+        if narrow and value is not None:
+            before = launch.lookup(f"stack+{place}") if i.index in launch.program.over_words else ZERO
+            value = None if before is None else before & ~((1 << narrow) - 1) | value & (1 << narrow) - 1
         launch.write(f"stack+{place + 4 * k}", value, mask)
 
 
 @meaning_of("LDL")
 def _load_local(launch, i, mask):
-    place = launch.stack_word(i)
-    partial = i.has("U8", "S8", "U16", "S16")
+    place, narrow = launch.stack_word(i), narrow_bits(i)
     for k in range(max(1, i.width // 4)):
-        known = place is not None and not partial and launch.program.private_stack
+        known = place is not None and launch.program.private_stack and i.index not in launch.program.in_parts
         value = launch.lookup(f"stack+{place + 4 * k}") if known else None
-        set_register(launch, i, value, mask, k)
+        set_register(launch, i, _narrowed(value, i.modifiers) if narrow and value is not None else value, mask, k)
 
 
 @meaning_of("HFMA2")
