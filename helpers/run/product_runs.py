@@ -209,9 +209,7 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
     options: dict[str, Any] = {"multiprocessors": many, "progress": progress, "seconds": _SECONDS_TO_COUNT}
     blocks = range(first, first + size)
     done = run(kernel, problem, on="cpu", arrays=arrays, findings=False, blocks=blocks, **options)
-    bits = f"u{before.itemsize}"
-    changed = arrays[2].view(bits) != before.view(bits)
-    found, whole = len(_tiles(changed[:, : problem.n], shape.tile)), math.prod(shape.tiles(problem.m, problem.n))
+    found, whole = len(_tiles(_written(before, arrays[2], problem.n), shape.tile)), math.prod(shape.tiles(problem.m, problem.n))
     which = f"blocks {first} to {blocks[-1]}" if size > 1 else f"block {first}"
     if shape.parts > 1:  # who shares tiles leaves some of them to others
         factor, part = 1.0, "without what the last block of a tile adds up"
@@ -294,8 +292,7 @@ def _compare_sample(sample: SampledProblem, shape: Geometry, blocks: Sequence[in
     tile = shape.tile
     if text := compare_others(sample, before, after):
         return text, ""
-    bits = f"u{after[2].itemsize}"
-    written = (before[2].view(bits) != after[2].view(bits))[:, : sample.n]
+    written = _written(before[2], after[2], sample.n)
     whole = touched = elements = 0
     left, right = sample.factors(before[0], before[1])
     for y, x in _tiles(written, tile):
@@ -333,6 +330,12 @@ def _fair(shape: Geometry, sample: SampledProblem, blocks: Sequence[int]) -> ran
     places = {(number % grid[0], number // grid[0] % grid[1]) for number in blocks}
     inside = sum(x < across and y < down for x, y in places)  # some of a cluster lie outside
     return range(inside, inside + 1)
+
+
+def _written(before: np.ndarray, after: np.ndarray, columns: int) -> np.ndarray:
+    """Which elements of so many columns are not what they were, bit by bit: NaN is unlike itself."""
+    bits = f"u{after.itemsize}"
+    return (before.view(bits) != after.view(bits))[:, :columns]
 
 
 def _tiles(written: np.ndarray, tile: tuple[int, int]) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ from helpers.sim.code.hardware_units import WARP
 
 from .findings import at
 from .protocols import Machine
-from .warp_meetings import grouped
+from .warp_meetings import grouped, in_groups
 
 KIND = "divergent-barrier"
 MEANING = {KIND: "a barrier that some threads of the block never reach"}
@@ -175,8 +175,7 @@ def arrived_apart(m: Machine, line: int | None, arrived: np.ndarray, place: np.n
 
     arrived, here: boolean [blocks, threads]; place: by which instruction each came, its position + 1.
     """
-    pad = -m.threads % WARP
-    places = np.pad(np.where(arrived, place, 0), ((0, 0), (0, pad))).reshape(m.blocks, -1, WARP)
+    places = in_groups(np.where(arrived, place, 0))
     others = (places > 0) & (places != places.max(axis=2, keepdims=True))
     apart = np.repeat(others.any(axis=2), WARP, axis=1)[:, : m.threads] & here
     if not apart.any():

@@ -14,6 +14,8 @@ import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
 
+from .warp_meetings import in_groups
+
 if TYPE_CHECKING:
     from .protocols import Machine, PhaseBarrier
 
@@ -99,9 +101,8 @@ class Landings:
 
     def warps_met(self, m: Machine) -> None:
         """The active warps have passed a __syncwarp()."""
-        pad = -m.threads % WARP
         for landing in filter(None, self.all):
-            warps = np.pad(landing.seen, ((0, 0), (0, pad))).reshape(len(landing.seen), -1, WARP)
+            warps = in_groups(landing.seen)
             known = np.broadcast_to(warps.any(axis=2, keepdims=True), warps.shape)
             if m.mask is not None:
                 active = m.warps_active() if len(warps) > 1 else m.warps_active().all(axis=0, keepdims=True)

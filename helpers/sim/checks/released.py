@@ -15,7 +15,7 @@ import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
 
-from .warp_meetings import grouped
+from .warp_meetings import grouped, in_groups
 
 MOST = 1 << 24  # pairs of warps that are told apart
 
@@ -106,8 +106,7 @@ class Released:
         """These groups ([len(blocks), groups], boolean) acquire what their block had released when they looked ([len(blocks), groups])."""
         if not self.fences:
             return
-        until = np.pad(self.until[blocks], ((0, 0), (0, -self.threads % self.group)))
-        until = until.reshape(len(blocks), self.groups, self.group).max(axis=2)
+        until = in_groups(self.until[blocks], self.group).max(axis=2)
         met = self.met[blocks]
         told = np.minimum(until[:, None, :], since[:, :, None])
         self.met[blocks] = np.where(groups[:, :, None], np.maximum(met, told), met)

@@ -69,13 +69,13 @@ class Arrivals(NamedTuple):
 
 def grouped(threads: np.ndarray, size: int = WARP) -> np.ndarray:
     """[rows, groups]: those of `size` neighbours that some of the threads ([rows, threads], boolean) belong to."""
-    return _in_groups(threads, size).any(axis=2)
+    return in_groups(threads, size).any(axis=2)
 
 
-def _in_groups(threads: np.ndarray, size: int) -> np.ndarray:
-    """[rows, groups, size] of [rows, threads]; a last partial group is filled up with False."""
+def in_groups(threads: np.ndarray, size: int = WARP) -> np.ndarray:
+    """[rows, groups, size] of [rows, threads]; a last partial group is filled up with False, or 0."""
     if more := -threads.shape[1] % size:
-        threads = np.concatenate([threads, np.zeros((len(threads), more), bool)], axis=1)
+        threads = np.concatenate([threads, np.zeros((len(threads), more), threads.dtype)], axis=1)
     return threads.reshape(len(threads), threads.shape[1] // size, size)
 
 
@@ -131,7 +131,7 @@ class WarpMeetings:
     def _lanes_of(self, threads: np.ndarray) -> np.ndarray:
         """[rows, warps]: the lanes that these threads are, as bits."""
         bits = np.left_shift(np.uint32(1), np.arange(WARP, dtype=np.uint32))
-        return np.bitwise_or.reduce(np.where(_in_groups(threads[: len(self.gathered)], WARP), bits, np.uint32(0)), axis=2)
+        return np.bitwise_or.reduce(np.where(in_groups(threads[: len(self.gathered)]), bits, np.uint32(0)), axis=2)
 
     def unmet(
         self, row, warp: np.ndarray, others: np.ndarray, time: np.ndarray, without_own: np.ndarray, together: np.ndarray, latest: np.ndarray

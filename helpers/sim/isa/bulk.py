@@ -82,8 +82,8 @@ class Piece:
         return swizzle(self.offsets[:, None] + (places // row * pitch + places % row), self.tensor.swizzle)
 
     def of(self, chosen: np.ndarray) -> Piece:
-        """The parts of the copies `chosen`: their places, in order, or which of all (boolean)."""
-        if chosen.all() if chosen.dtype == bool else len(chosen) == len(self.rows):
+        """The parts of the copies `chosen`, their places in order."""
+        if len(chosen) == len(self.rows):
             return self
         inside = None if self.inside is None else self.inside[chosen]
         return Piece(self.rows[chosen], self.offsets[chosen], self.nbytes, self.tensor, inside)

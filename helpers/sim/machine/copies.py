@@ -134,7 +134,7 @@ class BulkStore:
 
     def of(self, chosen: np.ndarray) -> BulkStore:
         """The store of some of the lanes (boolean [n])."""
-        return BulkStore(self.lanes[chosen], self.site, self.group[chosen], self.source.of(chosen))
+        return BulkStore(self.lanes[chosen], self.site, self.group[chosen], self.source.of(np.flatnonzero(chosen)))
 
     def access(self) -> PieceAccess:
         """What it reads, for the checks."""

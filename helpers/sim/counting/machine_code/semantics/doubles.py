@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.code.sass_operands import SassImmediate, SassRegister
-from helpers.sim.counting.machine_code.values import known, pattern_of
+from helpers.sim.counting.machine_code.values import LOW, known, pattern_of
 
 from .handlers import combined, comparison, meaning_of, set_pair, set_predicates, set_register, split_sources, without_sign
 
@@ -41,7 +41,7 @@ def whole_operand(launch, i):
     operand = i.sources[-1]
     if not i.has("S64", "U64"):
         value = launch.read(operand)
-        return None if value is None else (value & 0xFFFFFFFF).astype(np.uint32 if "U32" in i.modifiers else np.int32, casting="unsafe")
+        return None if value is None else (value & LOW).astype(np.uint32 if "U32" in i.modifiers else np.int32, casting="unsafe")
     low, high = launch.read_pair(operand)
     return (low | high << 32).astype(np.uint64 if "U64" in i.modifiers else np.int64) if known(low, high) else None
 
