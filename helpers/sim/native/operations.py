@@ -653,15 +653,36 @@ def _fence(low, i):
     """Warps of a block run one after the other between barriers, so everything is in order already."""
 
 
+def _field(i, operands) -> tuple[int, int]:
+    """(position, length) of a field that constants name."""
+    if not all(isinstance(o, Immediate) for o in operands):
+        raise Unsupported(f"`{i.opcode}` with a register")
+    position, length = (o.value & 255 for o in operands)
+    if position + length > 32 or length == 0:
+        raise Unsupported(f"`{i.opcode}` beyond the register")
+    return position, length
+
+
 @operation("bfe")
 def _bfe(low, i):
     allow(i, "u32 s32")
-    if not all(isinstance(o, Immediate) for o in i.operands[2:]):
-        raise Unsupported(f"`{i.opcode}` with a register")
-    position, length = (o.value & 255 for o in i.operands[2:])
-    if position + length > 32 or length == 0:
-        raise Unsupported(f"`{i.opcode}` beyond the register")
+    position, length = _field(i, i.operands[2:])
     a = low.operand(i.operands[1], "u32")
     up = low.unary(a, lambda t, x: f"shl {t('i32')} {x}, {_constant(t('i32'), 32 - position - length)}", "i32")
     op = "ashr" if _kind(i) == "s32" else "lshr"
     low.put(i.operands[0], low.unary(up, lambda t, x: f"{op} {t('i32')} {x}, {_constant(t('i32'), 32 - length)}", "i32"))
+
+
+@operation("bfi")
+def _bfi(low, i):
+    allow(i, "b32")
+    position, length = _field(i, i.operands[3:])
+    field = ((1 << length) - 1) << position
+    a, b = (low.operand(operand, "b32") for operand in i.operands[1:3])
+
+    def inserted(t, x, y):
+        kind = t("i32")
+        new = low.new(f"and {kind} {low.new(f'shl {kind} {x}, {_constant(kind, position)}')}, {_constant(kind, field)}")
+        return f"or {kind} {new}, {low.new(f'and {kind} {y}, {_constant(kind, ~field & 0xFFFFFFFF)}')}"
+
+    low.put(i.operands[0], low.apply("i32", [a, b], inserted))

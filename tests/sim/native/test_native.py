@@ -238,6 +238,21 @@ def test_random_arithmetic():
         both(code, (3, 1, 1), (64, 1, 1), [np.zeros(3 * 64 * 8, np.uint32), data])
 
 
+@pytest.mark.parametrize("field", [(0, 32), (0, 1), (31, 1), (5, 13), (16, 16), (0, 255), (40, 3), (7, 0)])
+def test_fields_are_inserted(field):
+    """Within the register by the CPU's own instructions, and beyond it by the machine's."""
+    body = [".reg .b32 %t, %a, %b, %d;", ".reg .b64 %g, %x;", "mov.u32 %t, %tid.x;", "ld.param.u64 %x, [in];", "mad.wide.u32 %x, %t, 8, %x;",
+            "ld.global.b32 %a, [%x];", "ld.global.b32 %b, [%x+4];", f"bfi.b32 %d, %a, %b, {field[0]}, {field[1]};", "ld.param.u64 %g, [out];",
+            "mad.wide.u32 %g, %t, 4, %g;", "st.global.b32 [%g], %d;", "ret;"]  # fmt: skip
+    data, result = np.random.default_rng(3).integers(0, 2**32, 128, dtype=np.uint32), np.zeros(64, np.uint32)
+    done = simulate(kernel("\n".join(body), ".param .u64 out, .param .u64 in"), (1, 1, 1), (64, 1, 1), [result, data])
+    assert done.engine == "native"
+    position, length = field
+    mask = ((1 << length) - 1) << position & 0xFFFFFFFF
+    a, b = data.astype(object).reshape(64, 2).T
+    assert result.tolist() == [int(y) & ~mask & 0xFFFFFFFF | int(x) << position & mask for x, y in zip(a, b, strict=True)]
+
+
 def test_every_pattern_costs_the_same():
     """Loads of every width from random places: what compiled code remembers is what account.py says."""
     body = [".reg .b32 %t, %a, %s, %r<4>;", ".reg .b64 %x, %y;", ".shared .align 16 .b8 tile[4096];", "mov.u32 %t, %tid.x;",
