@@ -70,6 +70,7 @@ from .product_runs import CHECKED_WALK, few_multiprocessors, need, run, run_samp
 from .product_runs import count as count
 from .product_runs import count_sample as count_sample
 from .tile_order import many_tiles, taken_twice, thin, tiles_apart, unreached, unwalked
+from .where_right import where_right
 
 _FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 PATIENCE = 8.0  # seconds that a small shape may always take
@@ -237,13 +238,21 @@ def check(
     chance = misaligned.by_chance(program) if program and not findings else ""
     waiting = problems[longest] if put_off and order == [longest] else None
     untried = len(problems) - len(cases) - (waiting is not None)
+    right = ""
     if causes:
         in_order = tuple(_told(kernel, *_of_few_bits(kernel, cases, wrong_here), not findings))
+        ends = not any(finding.kind == "endless" for finding in findings.values())
+        if seed is not None and ends and (findings or any(case.message for case in in_order)):
+            short = min(seconds, patience)
+            right = where_right(
+                kernel, in_order, functools.partial(_is_right, seconds=short, kernel=kernel), functools.partial(_is_near, kernel, short)
+            )
     else:
         in_order = tuple(_stored_by(kernel, [cases[index] for index in sorted(cases)]))
     return CheckReport(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
-        results_alone=results_alone, remarks=tuple(filter(None, (taken_for_bias(kernel), chance, far))),
+        results_alone=results_alone, where_right=right,
+        remarks=tuple(filter(None, (taken_for_bias(kernel), chance, far))),
     )  # fmt: skip
 
 
@@ -426,6 +435,20 @@ def _is_right(problem: Problem, seconds: float, kernel: Kernel) -> bool:
     except CourseError:
         return False
     return not case.message and not findings
+
+
+def _is_near(kernel: Kernel, seconds: float, bits: int, problem: Problem) -> bool:
+    """The same, or off by no more than sums in so many bits are."""
+    problem = fitted(kernel, problem)
+    arrays = problem.arrays()
+    before = problem.copies(arrays)
+    few = few_multiprocessors(geometry(kernel), problem, CHECKED_WALK)
+    try:
+        done = run(kernel, problem, "cpu", arrays, multiprocessors=few, counters=False, seconds=seconds)
+    except CourseError:
+        return False
+    outside = done.findings or changed(problem, before, arrays) is not None
+    return not outside and (not compare(problem, before, arrays) or likely_causes.wrong_by_little(problem, before, arrays, bits))
 
 
 def _of_few_bits(kernel: Kernel, cases: dict[int, Case], wrong: dict[int, Callable[[Kernel], bool]]) -> tuple[list[Case], bool]:

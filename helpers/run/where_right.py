@@ -1,0 +1,162 @@
+"""Where a wrong kernel is right: for which sizes, rows and factors, and what it lacks for others.
+
+Most kernels in public are written for sizes that their tiles divide, for rows without padding, for alpha = 1 and beta = 0. Such a kernel is
+wrong on most shapes of a check, each time in another way, and none of these ways says what is missing. So one product that meets all such
+demands is tried, then others that miss a single one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+
+from helpers.element_types import element_type
+from helpers.errors import joined, plural
+from helpers.sim.code import time_limit
+
+from . import likely_causes
+from .check_report import Case
+from .check_shapes import step_along_k, whole_and_deep
+from .geometry import geometry
+from .kernel import Kernel
+from .own_products import problem_for, types
+from .problem import VECTOR, Problem, SampledProblem, ShiftedProblem
+
+_STEPS = 4, 8, 16, 32, 64  # along K, of kernels whose source does not say their own
+_BF16 = 8  # bits
+_REST = "a way for the rest of a vector"
+_ENOUGH = 12.0  # seconds after which nothing more is asked, and nothing said
+
+
+class _LateError(Exception):
+    """It takes too long."""
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """What a kernel may ask of a product. said: that it is met, as part of a sentence. lacks: what the kernel has not for others; of an
+    edge that tiles hang over, the condition that guards it."""
+
+    said: str
+    lacks: str
+    met: Callable[[Problem], bool]
+    edge: bool = False
+
+
+def where_right(
+    kernel: Kernel, cases: Sequence[Case], is_right: Callable[[Problem], bool], is_near: Callable[[int, Problem], bool]
+) -> str:  # fmt: skip
+    """Where a kernel that is not right is so, and what it lacks for other shapes, as sentences. "" where it is wrong although all demands
+    are met, where `cases` are wrong of which the demands do not tell why, and where it takes long to find out.
+
+    is_right: is a problem computed without a finding? is_near: is it, or off by no more than sums of numbers with so many bits are? Asked
+    of kernels that have such sums.
+    """
+    begun = time_limit.now()
+
+    def in_time(asked: Callable[[Problem], bool], problem: Problem) -> bool:
+        if time_limit.now() - begun > _ENOUGH:
+            raise _LateError
+        return asked(problem)
+
+    with contextlib.suppress(_LateError):
+        if said := _where(kernel, cases, functools.partial(in_time, is_right)):
+            return said
+        if (few := likely_causes.rounding(kernel)) is not None:
+            whole = [case for case in cases if not isinstance(case.problem, SampledProblem)]
+            return _where(kernel, whole, functools.partial(in_time, functools.partial(is_near, few.bits)), few.bits)
+    return ""
+
+
+def _where(kernel: Kernel, cases: Sequence[Case], is_right: Callable[[Problem], bool], bits: int = 0) -> str:
+    """The sentences of `where_right`. bits: of sums that `is_right` bears, where these have few."""
+    plain = _plain(kernel)
+    found: list[_Demand] = []
+    if not is_right(plain):
+        plain = replace(plain, beta=0.75)
+        found.append(_Demand("beta is not 0", "a way for beta = 0, which leaves C unread", lambda problem: problem.beta != 0))
+        if not is_right(plain):
+            return ""
+    found += _demands(kernel, plain, is_right)
+    meeting = [case for case in cases if case.problem.flops and all(demand.met(case.problem) for demand in found)]
+    if any(case.message and not bits for case in meeting) or not all(is_right(case.problem) for case in meeting):
+        return ""
+    if not bits and not is_right(replace(whole_and_deep(kernel, plain.seed), beta=plain.beta)):  # asked where nothing else is wrong
+        return ""
+    edges = [demand.lacks for demand in found if demand.edge]
+    lacks = [f"a guard where tiles hang over the edge ({joined(edges, 'and')})"] if edges else []
+    lacks += dict.fromkeys(demand.lacks for demand in found if not demand.edge)
+    shapes = f"{plain} and {plural(len(meeting), 'such shape')} of this check" if meeting else str(plain)
+    right = f"right but for its sums in {'BF16' if bits == _BF16 else 'FP16'}" if bits else "right"
+    where = f" where {joined([demand.said for demand in found], 'and')}" if found else ""
+    others = f" For others it lacks {joined(lacks, 'and')}." if lacks else ""
+    return f"It is {right}{where}: {shapes}, without a finding.{others}" if found or bits else ""
+
+
+def _plain(kernel: Kernel) -> Problem:
+    """Two rows and two columns of tiles, whole ones, and two whole steps along K for each slice."""
+    shape = geometry(kernel)
+    (rows, columns), (x, y, _) = shape.tile, shape.cluster
+    return problem_for(kernel, 2 * y * rows, 2 * x * columns, 2 * (step_along_k(kernel) or _STEPS[-1]) * (shape.depth or 1), seed=1)
+
+
+def _demands(kernel: Kernel, plain: Problem, is_right: Callable[[Problem], bool]) -> list[_Demand]:
+    """What the kernel asks of a product: each is asked by a product that misses it alone."""
+    (rows, columns), vector = geometry(kernel).tile, _vector(kernel)
+    found: list[_Demand] = []
+
+    def ask(demand: _Demand, *without: Problem) -> bool:
+        """Is it one? without: products that miss it alone."""
+        if all(map(is_right, without)):
+            return False
+        found.append(demand)
+        return True
+
+    ask(_Demand("alpha is 1", "alpha", lambda problem: problem.alpha == 1), replace(plain, alpha=-1.5))
+    if plain.beta == 0:
+        ask(_Demand("beta is 0", "beta · C", lambda problem: problem.beta == 0), replace(plain, beta=0.75))
+    apart = _Demand("rows have no padding", "leading dimensions (rows are lda, ldb and ldc apart)", _is_packed)
+    pad = 0 if ask(apart, _padded(plain, vector)) else 1  # of what ends within a vector: rows begin at whole ones all the same
+    ask(_Demand(f"M is a multiple of {rows}", "row < M", lambda problem: problem.m % rows == 0, edge=True), replace(plain, m=plain.m - 1))
+    cut_n, cut_k = (_padded(replace(plain, **{name: getattr(plain, name) - 1}), pad) for name in "nk")
+    along_n = _Demand(f"N is a multiple of {columns}", "column < N", lambda problem: problem.n % columns == 0, edge=True)
+    if not ask(along_n, replace(plain, n=plain.n - vector) if columns > vector else cut_n):
+        ask(_Demand(f"N is a multiple of {vector}", _REST, lambda problem: problem.n % vector == 0), cut_n)
+    step = _step(kernel, plain, is_right)
+    along_k = _Demand(f"K is a multiple of {step}", "k < K", lambda problem: problem.k % step == 0, edge=True)
+    if not ask(along_k, replace(plain, k=plain.k - vector) if step > vector else cut_k):
+        ask(_Demand(f"K is a multiple of {vector}", _REST, lambda problem: problem.k % vector == 0), cut_k)
+    if pad:
+        begin = f"rows begin at multiples of {VECTOR} bytes"
+        shifted = ShiftedProblem(**{field.name: getattr(plain, field.name) for field in fields(plain)})
+        ask(_Demand(begin, f"a way for rows that begin at no multiple of {VECTOR} bytes", _is_aligned), _padded(plain, 1), shifted)
+    return found
+
+
+def _step(kernel: Kernel, plain: Problem, is_right: Callable[[Problem], bool]) -> int:
+    """Its step along K: where its source does not say it, the shortest of which one and three are right."""
+    if (said := step_along_k(kernel)) is not None:
+        return said
+    depth = geometry(kernel).depth or 1
+    return next((step for step in _STEPS[:-1] if all(is_right(replace(plain, k=times * depth * step)) for times in (1, 3))), _STEPS[-1])
+
+
+def _vector(kernel: Kernel) -> int:
+    """Elements of 16 bytes of the matrix that has the smallest."""
+    return VECTOR // min(element_type(name).bytes for name in types(kernel))
+
+
+def _padded(problem: Problem, by: int) -> Problem:
+    return replace(problem, pad_a=by, pad_b=by, pad_c=by)
+
+
+def _is_packed(problem: Problem) -> bool:
+    return all(stored.pitch == max(1, stored.columns) for stored in problem.stored)
+
+
+def _is_aligned(problem: Problem) -> bool:
+    of_each = (element_type(name).bytes for name in (problem.dtype, problem.dtype, problem.out_dtype))
+    whole = all(stored.pitch * size % VECTOR == 0 for stored, size in zip(problem.stored, of_each, strict=True))
+    return whole and not isinstance(problem, ShiftedProblem)

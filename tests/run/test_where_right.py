@@ -1,0 +1,124 @@
+"""For which shapes a check says that a wrong kernel is right, and what it lacks for others."""
+
+import pytest
+
+import helpers
+from helpers.course.lesson import LessonKernel
+from helpers.course.steps import get
+from helpers.run import gemm
+from helpers.toolchain.compile import compile_source
+
+TILED = """
+constexpr int BM = 32, BN = 16, BK = 8;
+extern "C" __device__ constexpr int block_shape[] = {BN, BM, 1};
+extern "C" __device__ constexpr int tile_shape[] = {BM, BN};
+extern "C" __global__ void tiled(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    __shared__ float As[BM][BK], Bs[BK][BN];
+    const int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * BM + ty, col = blockIdx.x * BN + tx;
+    float sum = 0;
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        if (tx < BK) As[ty][tx] = row < M && k0 + tx < K ? A[(size_t)row * lda + k0 + tx] : 0;
+        if (ty < BK) Bs[ty][tx] = k0 + ty < K && col < N ? B[(size_t)(k0 + ty) * ldb + col] : 0;
+        __syncthreads();
+        for (int k = 0; k < BK; k++) sum += As[ty][k] * Bs[k][tx];
+        __syncthreads();
+    }
+    if (row < M && col < N) {
+        float& c = C[(size_t)row * ldc + col];
+        c = beta == 0 ? alpha * sum : alpha * sum + beta * c;
+    }
+}"""
+OF_M = [("row < M && k0 + tx < K ?", "k0 + tx < K ?"), ("if (row < M && col < N) {", "if (col < N) {")]
+OF_N = [("k0 + ty < K && col < N ?", "k0 + ty < K ?"), ("col < N) {", "true) {")]
+OF_K = [("&& k0 + tx < K ?", "?"), ("k0 + ty < K && col", "col")]
+NO_GUARD = [("row < M && k0 + tx < K ? A[(size_t)row * lda + k0 + tx] : 0", "A[(size_t)row * lda + k0 + tx]"),
+            ("k0 + ty < K && col < N ? B[(size_t)(k0 + ty) * ldb + col] : 0", "B[(size_t)(k0 + ty) * ldb + col]"),
+            ("if (row < M && col < N) {", "{")]  # fmt: skip
+NO_FACTORS = [("beta == 0 ? alpha * sum : alpha * sum + beta * c", "sum")]
+NO_PITCH = [("* lda", "* K"), ("* ldb", "* N"), ("* ldc", "* N")]
+
+
+def told(source, edits=()):
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    return gemm.check(LessonKernel(compile_source(source)), on="cpu", seed=1)
+
+
+@pytest.mark.parametrize(
+    ("edits", "where", "lacks"),
+    [
+        (OF_M, "M is a multiple of 32", "a guard where tiles hang over the edge (row < M)"),
+        (OF_N, "N is a multiple of 16", "a guard where tiles hang over the edge (column < N)"),
+        (OF_K, "K is a multiple of 8", "a guard where tiles hang over the edge (k < K)"),
+        (NO_PITCH, "rows have no padding", "leading dimensions (rows are lda, ldb and ldc apart)"),
+        ([("alpha * sum", "sum")], "alpha is 1", "alpha"),
+        ([("+ beta * c", "")], "beta is 0", "beta · C"),
+        (
+            NO_GUARD,
+            "M is a multiple of 32, N is a multiple of 16 and K is a multiple of 8",
+            "a guard where tiles hang over the edge (row < M, column < N and k < K)",
+        ),
+        (
+            [*NO_GUARD, *NO_FACTORS, *NO_PITCH],
+            "alpha is 1, beta is 0, rows have no padding, M is a multiple of 32, N is a multiple of 16 and K is a multiple of 8",
+            "a guard where tiles hang over the edge (row < M, column < N and k < K), alpha, beta · C and leading dimensions (rows are lda, "
+            "ldb and ldc apart)",
+        ),
+    ],
+)
+def test_what_a_kernel_asks_of_its_shapes_and_lacks_for_others(edits, where, lacks):
+    report = told(TILED, edits)
+    said = report.where_right
+    assert not report.correct and said.startswith(f"It is right where {where}: 64 × 32 × 16")
+    assert said.endswith(f" of this check, without a finding. For others it lacks {lacks}.") and (None, said) in report.lines()
+
+
+def test_a_kernel_that_reads_c_where_beta_is_0_is_right_where_it_is_not():
+    said = told(TILED, [("beta == 0 ? alpha * sum : alpha", "alpha")]).where_right
+    assert said.startswith("It is right where beta is not 0: 64 × 32 × 16, alpha 1, beta 0.75")
+    assert said.endswith("For others it lacks a way for beta = 0, which leaves C unread.")
+
+
+def test_sums_in_fp16_are_borne_and_said():
+    """As most kernels for FP16 in public have them, which no shape of a check would find right."""
+    halves = [("float* A", "__half* A"), ("float* B", "__half* B"), ("float* C", "__half* C"), ("float& c", "__half& c"),
+              ("float As[BM][BK], Bs", "__half As[BM][BK], Bs"), ("float sum = 0", "__half sum = 0"),
+              ("+ k0 + tx] : 0", "+ k0 + tx] : __half(0)"), ("ldb + col] : 0", "ldb + col] : __half(0)"),
+              ("sum += As[ty][k] * Bs[k][tx]", "sum = __hfma(As[ty][k], Bs[k][tx], sum)"), ("row < M && col < N) {", "col < N) {"),
+              ("beta == 0 ? alpha * sum : alpha * sum + beta * c", "beta == 0 ? alpha * float(sum) : alpha * float(sum) + beta * float(c)")]  # fmt: skip
+    said = told("#include <cuda_fp16.h>\n" + TILED, halves).where_right
+    assert said.startswith("It is right but for its sums in FP16 where M is a multiple of 32: 64 × 32 × 16, FP16")
+    assert said.endswith("For others it lacks a guard where tiles hang over the edge (row < M).")
+
+
+def test_a_step_that_the_source_does_not_name_is_found_by_trying():
+    edits = [*OF_K, ("BK = 8", "DEPTH = 8"), *((old, old.replace("BK", "DEPTH")) for old in ("As[BM][BK], Bs[BK]", "k0 += BK", "tx < BK", "ty < BK", "k < BK"))]  # fmt: skip
+    assert told(TILED, edits).where_right.startswith("It is right where K is a multiple of 8: 64 × 32 × 128")
+
+
+def test_a_kernel_of_vectors_without_a_way_for_what_is_none():
+    report = told(get("vectorized").kernel_source(), [("return ((size_t)matrix % 16 | ld % 4 | cols % 4) == 0;", "return true;")])
+    where = "N is a multiple of 4, K is a multiple of 4 and rows begin at multiples of 16 bytes"
+    lacks = "a way for the rest of a vector and a way for rows that begin at no multiple of 16 bytes"
+    assert report.where_right.startswith(f"It is right where {where}: 256 × 256 × 32")
+    assert report.where_right.endswith(f"For others it lacks {lacks}.")
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [("As[ty][k] * Bs", "As[ty][0] * Bs")],  # wrong everywhere
+        [("        __syncthreads();\n    }", "    }")],  # a race everywhere
+        [*NO_GUARD, ("k0 < K; k0", "k0 < min(K, 4000); k0")],  # which no demand tells
+        [("k0 < K; k0", "k0 < min(K, 4000); k0")],
+    ],
+)
+def test_nothing_is_said_of_a_right_kernel_and_of_what_is_wrong_otherwise(edits):
+    assert told(TILED, edits).where_right == ""
+
+
+def test_problems_of_ones_own_are_not_joined_by_others():
+    kernel = helpers.compile(TILED.replace("row < M && col < N) {", "col < N) {"))
+    assert gemm.check(kernel, [gemm.Problem(5, 16, 8), gemm.Problem(64, 16, 8)], on="cpu").where_right == ""
