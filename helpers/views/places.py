@@ -10,7 +10,7 @@ import functools
 import math
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -254,6 +254,8 @@ def element(run, space: str, address: int) -> str:
     if array is None or not array.itemsize:
         return f"byte {address:,}"
     shape, itemsize = (array.shape, array.itemsize) if space == "global" else shared_shape(run, array)
+    if space == "shared" and (size := _dynamic_bytes(run.kernel.compiled.source, array.name)):
+        shape, itemsize = (max(1, array.nbytes // size),), size
     position = (address - array.base) // itemsize
     found = np.unravel_index(position, shape or (max(1, array.nbytes // itemsize),))
     where = ", ".join(str(int(part)) for part in (found[::-1] if by_columns(run, array) else found))
@@ -276,19 +278,34 @@ def shared_shape(run, array) -> tuple[tuple[int, ...], int]:
 
 @functools.lru_cache(maxsize=256)
 def _shared_shape(source: str, name: str, nbytes: int) -> tuple[tuple[int, ...], int]:
+    for texts, size, code in _declarations(source, name):
+        extents = [_extent(text, code) for text in texts]
+        if None not in extents and math.prod(extents) * size == nbytes:
+            return tuple(extents), size
+    word = 4 if nbytes % 4 == 0 else 1
+    return (nbytes // word,), word
+
+
+@functools.lru_cache(maxsize=256)
+def _dynamic_bytes(source: str, name: str) -> int | None:
+    """Of an element of an array whose size the launch says; None for other variables, and where the type is not known.
+
+    Its shape is words to pictures that draw all of it. Its name with an index has to be what the source would mean by it.
+    """
+    return next((size for texts, size, _ in _declarations(source, name) if [text.strip() for text in texts] == [""]), None)
+
+
+def _declarations(source: str, name: str) -> Iterator[tuple[list[str], int, str]]:
+    """(extents as written, bytes per element, the source without comments) of each shared array of this name."""
     code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
     for match in re.finditer(
-        rf"__shared__\s+((?:volatile\s+|alignas\([^)]*\)\s*|__align__\([^)]*\)\s*)*)([\w ]+?)\s+([^;]*\b{re.escape(name)}\b[^;]*);", code
+        rf"__shared__\s+((?:volatile\s+|alignas\([^)]*\)\s*|__align__\([^)]*\)\s*)*)([\w ]+)\s+([^;]*\b{re.escape(name)}\b[^;]*);", code
     ):
         for declared in re.split(r",(?![^\[]*\])", match[3]):
             found = re.fullmatch(rf"\s*{re.escape(name)}\s*((?:\[[^\]]*\])+)\s*", declared)
             size = _bytes_of(match[2].strip(), code)
             if found and size:
-                extents = [_extent(text, code) for text in re.findall(r"\[([^\]]*)\]", found[1])]
-                if None not in extents and math.prod(extents) * size == nbytes:
-                    return tuple(extents), size
-    word = 4 if nbytes % 4 == 0 else 1
-    return (nbytes // word,), word
+                yield re.findall(r"\[([^\]]*)\]", found[1]), size, code
 
 
 def _bytes_of(name: str, code: str, depth: int = 4) -> int | None:

@@ -1,5 +1,7 @@
 """Names of things: array elements, declarations of shared memory, source lines."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,23 @@ def test_elements_are_named():
     run = one_load(4 * np.arange(32), shape=(64, 128))
     assert element(run, "global", 4096 + 4 * (3 * 128 + 17)) == "A[3, 17]"
     assert element(run, "global", 17) == "byte 17"
+
+
+@pytest.mark.parametrize(
+    "declared, named",
+    [
+        ("extern __shared__ __align__(128) unsigned char tiles[];", "tiles[8192]"),
+        ("extern __shared__ float tiles[];", "tiles[2048]"),
+        ("using Half = __half; extern __shared__ Half tiles[];", "tiles[4096]"),
+        ("__shared__ __half tiles[64][128];", "tiles[32, 0]"),
+        ("__shared__ unsigned short tiles[64][128];", "tiles[32, 0]"),
+    ],
+)
+def test_elements_of_shared_memory_are_named_as_the_source_would(declared, named):
+    trace = SimpleNamespace(allocations=[Allocation("tiles", "shared", 0, 16384, (16384,), 1, "uint8")])
+    run = run_of(None, declared)
+    run.trace = trace
+    assert element(run, "shared", 8192) == named
 
 
 def test_lines_are_quoted_without_their_comments():
