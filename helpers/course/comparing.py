@@ -120,6 +120,7 @@ def variants(kernel: Kernel, settings: Mapping[str, Mapping[str, int | str]]) ->
     to be changed, or where the variant does not compile.
     """
     if not isinstance(kernel, Kernel):
+        getattr(kernel, "compiled", None)  # a cell that did not compile answers with what its compiler said
         raise CourseError(f"variants wants a kernel, as a %%cuda cell or reference() makes it, not {type(kernel).__name__}.")
     if not isinstance(settings, Mapping) or not all(isinstance(edits, Mapping) for edits in settings.values()):
         raise CourseError('variants wants {name: {what to change: what to put there}}, such as variants(kernel, {"BM = 64": {"BM": 64}}).')
@@ -280,8 +281,9 @@ def _number(value: float | None) -> str:
 
 
 def _ratio(old: float | None, new: float | None) -> str:
-    """How many times as much: to two decimals, and below 1 to three digits, as 4 for 32 is 0.125 times as much and not 0.12."""
-    if not old or new is None:
+    """How many times as much: to two decimals, and below 1 to three digits, as 4 for 32 is 0.125 times as much and not 0.12. Of a gain
+    and a loss neither is a multiple of the other."""
+    if not old or new is None or (old < 0) != (new < 0):
         return ""
     times = new / old
     return f"{times:#.3g}" if 0 < abs(times) < 0.9995 else f"{times:.2f}"

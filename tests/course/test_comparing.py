@@ -139,6 +139,19 @@ def test_an_array_that_no_run_has_is_a_mistake_and_one_that_some_have_a_dash(run
     assert compare_counts({name: run, "other": other}, ["sectors per load of D"])["sectors per load of D"] == {name: None, "other": 4}
 
 
+def test_a_gain_and_a_loss_have_no_ratio():
+    found = str(
+        compare_counts(
+            {"a": 0.3, "b": -3.2}, {"gain": lambda value: value, "loss": lambda value: -value, "losses": lambda value: -abs(value)}
+        )
+    )
+    assert [line.split() for line in found.splitlines()[1:]] == [
+        ["gain", "0.3", "-3.2"],
+        ["loss", "-0.3", "3.2"],
+        ["losses", "-0.3", "-3.2", "10.67"],
+    ]
+
+
 def test_names_may_be_numbers_and_values_no_finite_ones():
     found = compare_counts({3: 1.0, 4: float("nan")}, {5: lambda value: value})
     assert str(found).split() == ["3", "4", "ratio", "5", "1", "nan", "nan"]

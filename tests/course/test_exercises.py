@@ -15,6 +15,7 @@ import pytest
 
 import helpers
 from helpers.course import exercises as module
+from helpers.course.comparing import variants
 from helpers.course.exercises import exercise, exercises, parse
 from helpers.course.steps import EXERCISE, ROOT, STEPS
 from helpers.course.store import Store
@@ -235,6 +236,8 @@ def test_on_a_gpu_a_right_answer_is_timed_in_turn_with_the_solution(tmp_path, mo
 def test_a_cell_that_did_not_compile_says_so():
     with pytest.raises(CourseError, match="did not compile(.|\n)*expected a"):
         exercise("flat_block").check(NotCompiled("flat_block", CompileError("line 3: error: expected a ;")))
+    with pytest.raises(CourseError, match="did not compile(.|\n)*expected a"):
+        variants(NotCompiled("naive", CompileError("line 3: error: expected a ;")), {"as it is": {}})
 
 
 def test_knowing_the_cases_is_not_enough():
