@@ -119,7 +119,7 @@ def _judged_accuracy(kernel: Kernel, k: int, allowed: float, power: int, seed: i
     yours = float(np.sqrt(np.mean(errors**2))) / problem.result.roundoff
     side = ", all on one side" if np.all(errors < 0) or np.all(errors > 0) else ""
     good = yours <= allowed
-    return f"errors of {problem}, {numbers}: yours {yours:.3g} times 2^-24 (root mean square{side}), expected <= {allowed:g}.", good
+    return f"errors of {problem}, {numbers}: yours {yours:.3g} times 2^-24 (root mean square{side}), expected at most {allowed:g}.", good
 
 
 def judge_nan(kernel: Kernel, seed: int) -> tuple[str, bool]:

@@ -234,8 +234,8 @@ def _operations(run, problem) -> float:
     if problem is not None:
         if compiled.matrix_types - {"tf32", "f64"} and problem.dtype == "float32":
             raise CourseError(
-                "The model does not know how much this kernel asks of the tensor cores: it makes a product of float32 of several products "
-                f"of {' and '.join(tensor_cores.labels(compiled.matrix_types))} numbers, and no passes that split them are counted."
+                "The model does not know how much this kernel asks of the tensor cores: it makes one FP32 product of several, of pieces in "
+                f"{' and '.join(tensor_cores.labels(compiled.matrix_types))}, and the passes that make the pieces are not counted."
             )
         return problem.flops
     found = tensor_cores.multiplied(compiled, counters) if compiled.matrix_types else 0.0

@@ -124,7 +124,8 @@ def ring(run, *, ax):
     nbytes = sorted({fill.nbytes for fill in found})
     title = f"{plural(len(barriers), 'stage')}, filled {plural(len(found), 'time')}"
     detail = (
-        f"{block_label(run.trace, block)}; a fill is {' or '.join(f'{n:,}' for n in nbytes)} bytes; black: the wait that sees its phase end"
+        f"{block_label(run.trace, block)}, in the order of execution; a fill is {' or '.join(f'{n:,}' for n in nbytes)} bytes; "
+        "black: the wait that sees its phase end"
     )
     if len(marks) > end:
         detail += f"; the first {end:,} of {len(marks):,} events"

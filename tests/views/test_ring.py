@@ -31,7 +31,7 @@ def test_groups_overlap_unless_all_are_waited_for():
         return found[0].reads[0][2] > found[1].reads[0][1]
 
     assert overlaps(kernel) and not overlaps(eager)
-    assert "4 stages, filled 5 times" in ring(run(kernel)).alt
+    assert "4 stages, filled 5 times; block (0, 0), in the order of execution; a fill is 49,152 bytes" in ring(run(kernel)).alt
 
 
 def test_the_producer_is_a_ring_ahead_while_results_leave():
