@@ -14,8 +14,9 @@
 //! expect: barriers per warp <= 1/8 K
 //! expect: multiply-adds between a copy and its wait >= 400
 //! expect: FFMA instructions of each warp <= 40 K
-//! after: An empty group costs one instruction. The other way out, another wait count for the last turns, costs a
-//!     branch.
+//! after: From K = 9 on, where there are two turns: in the last one no group is committed behind its own, so that the wait
+//!     leaves out the very copies it should wait for. An empty group costs one instruction. The other way out, another
+//!     wait count for the last turns, costs a branch.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp
 constexpr int TM = 8, TN = 4;            // tile of C per thread
