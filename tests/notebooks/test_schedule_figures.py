@@ -1,10 +1,11 @@
 """Figures in the prose of lesson 11: what the compiler plans for the main loop, with and without each change of its order."""
 
 import json
+import re
 
 import pytest
 
-from helpers import reference, variants
+from helpers import TraceFilter, reference, variants, views
 from helpers.course.plans import plans
 from helpers.course.steps import get
 from helpers.run.kernel import compile as compile_kernel
@@ -39,6 +40,18 @@ def test_what_lesson_11_says_of_its_loop_is_what_the_compiler_plans(edits, cycle
     assert cycles in (ROOT / "kernels/LOG.md").read_text(encoding="utf-8").partition("## Run 7")[2]
     if waits is not None:
         assert loop.waits == waits and str(waits) in CELLS["ablation-says"]
+
+
+def test_step_10_has_other_cycles_than_its_order_here():
+    _, loop = plans({"it": reference("async_copy")}).loops["it"]
+    assert f"(Step 10 itself, in the picture above, has {loop.cycles_per_ffma:.3f}: " in CELLS["ablation-says"]
+
+
+def test_fewer_multiply_adds_stand_before_the_second_barrier():
+    run = reference("schedule").gemm(256, 128, 64, on="cpu", findings=False, counters=False, trace=TraceFilter(math=True, blocks={0}))
+    first, second = re.findall(r"(\d+) arithmetic", views.timeline(run).alt)[:2]
+    assert f"they are {first} multiply-adds and not {second}, " in CELLS["timeline-says"]
+    assert f"whose {int(second) - int(first)} come behind it" in CELLS["timeline-says"]
 
 
 @pytest.mark.slow
