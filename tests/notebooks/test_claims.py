@@ -460,7 +460,7 @@ CLAIMS = (
     Claim(15, "in it, warps hardly wait for shared memory any more. What they wait for most is the schedule itself (*wait*), and the tensor core, which is "
           "still busy with the `HMMA` before (*math pipe throttle*)", holds=lambda: list(states_of("mma_sync"))[:2] == ["wait", "math pipe throttle"]
           and states_of("mma_sync")["short scoreboard"] < 0.03),
-    Claim(15, "At 4096, see the two profiles, that makes a quarter less in all.",
+    Claim(15, "At 4096, by the profile above and that of lesson 14, that makes a quarter less in all.",
           holds=lambda: 0.74 < executed("mma_sync", "all instructions") / executed("wmma", "all instructions") < 0.76),
     Claim(17, "a block takes {} cycles, and of these the tensor cores need 4 × {} for its four tiles. The other {} % are", lambda: (
         *logged(r"4096 (274 760) \(278 000\)"), *logged(r"of which the tensor cores need (65 536);"), f"{100 * (1 - 4 * 65_536 / 274_760):.1f}")),
