@@ -31,8 +31,9 @@ from .multiprocessor import Away, Multiprocessor, Simulated, Spell, WarpState
 from .scheduled import Scheduled, matrix_cycles, scheduled
 
 FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
+_TRIPS = 6  # that a path has to have, so that blocks which share a multiprocessor have come to be as far apart as they stay
 _ENOUGH = 80_000  # warp instructions of a multiprocessor: with more, the fewest trips do
-_DEPTH = 256  # elements of K that are enough for so many trips, and …
+_DEPTHS = 256, 512, 1024  # elements of K that are enough for so many trips, the first of these where it does, and …
 _STEP = 128  # … what K may be shortened by, so that tiles and unrolled loops end as they did
 _K = 2  # where a product's arguments have K
 _WHOLE = 0.01  # what a number of trips, or of elements of K for each, may be off where it is whole
@@ -218,7 +219,7 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
     blocks = math.prod(run.grid)
     resident = min(fit.blocks_per_sm, math.ceil(blocks / gpu.sms))
-    path, why, share = _path(run, compiled, gpu, resident)
+    path, why, share, depth = _path(run, compiled, gpu, resident)
     if path is None:
         return None, why
     blocks = math.ceil(blocks * share)
@@ -234,7 +235,7 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     if run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af"):
         total = None  # counted for other machine code
     known = total / blocks if total else None
-    launch = _Launch(path, code, parts, min(1.0, blocks / gpu.sms), known, run, resident, most, blocks)
+    launch = _Launch(path, code, parts, min(1.0, blocks / gpu.sms), known, run, resident, most, blocks, depth)
     if run.problem.get("problem") is None:
         memory = device_memory(run)
         launch = replace(launch, new=memory.new, kept=memory.read + memory.written <= gpu.l2_bytes)
@@ -244,15 +245,54 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     return launch, ""
 
 
-def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str, float]:
-    """(the path of the middle block, why there is none, the share of the blocks that are like it), of a product as if it were less deep.
+def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str, float, int]:
+    """(the path of the middle block, why there is none, the share of the blocks that are like it, its K), of a product as if it were less
+    deep: so deep that its loop makes `_TRIPS`, if one of `_DEPTHS` does. Of other launches K is 0.
 
     Of a product whose slices could share a tile and do not, most blocks end at once: then it is the path of one that works.
     """
+    product = run.problem.get("problem")
+    if product is None:
+        return *_path_of(run, compiled, gpu, resident, 0), 0
+    total = run.counters.get(names.INSTRUCTIONS, 0)
+
+    def trips(path: BlockPath, share: float, k: int) -> int:
+        """Of its main loop, if that is one along K."""
+        fits = functools.partial(_grows_with_k, path, total / (math.prod(run.grid) * share), product.k, k)
+        loop = main_loop(path.visits, fits)
+        return loop.trips if loop is not None and fits(loop) else 0
+
+    k = _short(product.k, _DEPTHS[0])
+    path, why, share = _path_of(run, compiled, gpu, resident, k)
+    found, most = (path, why, share, k), 0 if path is None else trips(path, share, k)
+    for depth in _DEPTHS[1:]:
+        if path is None or k == product.k or most >= _TRIPS:
+            break
+        k = _short(product.k, depth)
+        path, why, share = _path_of(run, compiled, gpu, resident, k)
+        if path is not None and (more := trips(path, share, k)) > most:
+            found, most = (path, why, share, k), more
+    return found
+
+
+def _grows_with_k(path: BlockPath, each: float | None, whole: int, short: int, loop: _Loop) -> bool:
+    """Is a loop the one by whose trips a block of all of K (`whole`, `each` warp instructions, None where these were not counted) has more
+    instructions than a path of `short` of them? Another one, such as one that stores C, may take more of those of a short one."""
+    if not each or whole == short:
+        return True
+    trips = (each - _instructions(path)) / loop.size
+    if trips < 1:
+        return False
+    of_k = (whole - short) / trips  # elements
+    return abs(trips - round(trips)) < _WHOLE and abs(of_k - round(of_k)) < _WHOLE
+
+
+def _path_of(run, compiled, gpu: GPU, resident: int, k: int) -> tuple[BlockPath | None, str, float]:
+    """The first three of `_path`, with a K of k, unless that is 0."""
     grid, arguments = run.grid, list(run.arguments)
     product = run.problem.get("problem")
-    if product is not None and product.k > _DEPTH + _STEP:
-        arguments[_K] = type(arguments[_K])(_short(product.k))
+    if k:
+        arguments[_K] = type(arguments[_K])(k)
     taken = resident * (compiled.shared_bytes + run.shared + gpu.capability.shared_reserved)
     l1 = max(_L1, _L1 + gpu.capability.shared_configurations[-1] - taken)
 
@@ -285,9 +325,9 @@ def _by_opcode(path: BlockPath, visits: Sequence[Visit]) -> dict[str, float]:
     return found
 
 
-def _short(k: int) -> int:
-    """What a K is shortened to that is larger than `_DEPTH` + `_STEP`."""
-    return k % _STEP + _DEPTH
+def _short(k: int, depth: int) -> int:
+    """What a K is shortened to of which so many elements are enough."""
+    return k % _STEP + depth if k > depth + _STEP else k
 
 
 def _instructions(path: BlockPath) -> int:
@@ -346,8 +386,9 @@ def _plain(table) -> dict[int, dict[WarpState, float]]:
 class _Launch:
     """What all turns of a launch have in common. each: warp instructions of a block, None where they were not counted. resident: blocks
     that share a multiprocessor. most: blocks that the busiest one has, one after the other; blocks: in all, of those that do not end at
-    once. new: the part of what it fetches that nobody fetched before, where it is no product of the course. kept: all of its data stays in
-    L2 from one launch to the next. beyond: the part of a product's matrices that L2 has no room for."""
+    once. depth: K of the path; 0 where it is no product of the course. new: of such a launch, the part of what it fetches that nobody
+    fetched before. kept: all of its data stays in L2 from one launch to the next. beyond: the part of a product's matrices that L2 has no
+    room for."""
 
     path: BlockPath
     code: Sequence[Scheduled]
@@ -358,6 +399,7 @@ class _Launch:
     resident: int
     most: int
     blocks: int
+    depth: int
     new: float = 0.0
     kept: bool = False
     beyond: float = 0.0
@@ -376,19 +418,11 @@ class _Launch:
 
     @functools.cached_property
     def loop(self) -> _Loop | None:
-        """The main loop of a block. Where K is shortened it is the one by whose trips a block of all of K has more instructions: another
-        one, such as one that stores C, may take more of those of a short one."""
-        return main_loop(self.path.visits, self._grows_with_k)
-
-    def _grows_with_k(self, loop: _Loop) -> bool:
+        """The main loop of a block."""
         product = self.run.problem.get("problem")
-        if not self.each or product is None or product.k <= _DEPTH + _STEP:
-            return True
-        trips = (self.each - _instructions(self.path)) / loop.size
-        if trips < 1:
-            return False
-        each = (product.k - _short(product.k)) / trips  # elements of K
-        return abs(trips - round(trips)) < _WHOLE and abs(each - round(each)) < _WHOLE
+        if product is None:
+            return main_loop(self.path.visits)
+        return main_loop(self.path.visits, functools.partial(_grows_with_k, self.path, self.each, product.k, self.depth))
 
     def simulated(self, resident: int, away: Away, watched: bool = False) -> _Turn:
         """One turn of `resident` blocks, whose data are so far away. watched: keep what every warp does."""
@@ -446,11 +480,10 @@ class _Launch:
             return self.each
         executed = sum(visit.instructions for visit in self.path.visits)
         product = self.run.problem.get("problem")
-        if product is None or product.k <= _DEPTH + _STEP:
+        if product is None or product.k == self.depth:
             return executed
-        short = _short(product.k)
-        per_trip = 2 ** round(math.log2(short / loop.trips))  # elements of K
-        return executed + (product.k - short) / per_trip * loop.size
+        per_trip = 2 ** round(math.log2(self.depth / loop.trips))  # elements of K
+        return executed + (product.k - self.depth) / per_trip * loop.size
 
     def _simulate(self, visits: Sequence[Visit], resident: int, marks, away: Away, watched: bool) -> Simulated:
         if sum(visit.instructions for visit in visits) * resident > _LONGEST:

@@ -2,10 +2,11 @@
 
 Four sub-partitions issue one instruction a cycle each, of the warp that issued last if it can (so that what it reuses stays) and its
 instruction does not say that others go first, else of the youngest that can; of those that want the load/store unit, of the one that
-has not issued for longest, whoever issued last. What an instruction needs: its stall count and scoreboards, its pipe, its registers'
-banks, a place in its queue, its line of code. The queues of shared memory have places of their own and some in common. One load/store
-unit serves the queues of all, a wavefront or a line a cycle, and a warp's next shared load after twice as long; what L1
-lacks comes from L2 at the rate of its port, in sectors or in requests, and whoever else wants it meanwhile waits for it, too.
+has not issued for longest, whoever issued last; of those that want the tensor core, of the one that it last worked for. (So of two blocks
+that begin together one is ahead, and they come to be apart: log, run 37.) What an instruction needs: its stall count and scoreboards, its
+pipe, its registers' banks, a place in its queue, its line of code. The queues of shared memory have places of their own and some in
+common. One load/store unit serves the queues of all, a wavefront or a line a cycle, and a warp's next shared load after twice as long;
+what L1 lacks comes from L2 at the rate of its port, in sectors or in requests, and whoever else wants it meanwhile waits for it, too.
 What asynchronous copies bring takes the unit's wavefronts when it comes.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
@@ -116,6 +117,7 @@ class _Warp:
 
 
 _EITHER = "fma"  # of two pipes
+_TENSOR = "tensor"
 _QUEUES = {SHARED: "queue.shared", LOAD: "queue.global", STORE: "queue.global", COPY: "queue.global"}  # by kind
 # What warps that wait for room there are in; elsewhere they wait for a pipe.
 _THROTTLES: dict[str | None, int] = {"queue.shared": _MIO_THROTTLE, "queue.global": _LG_THROTTLE}
@@ -246,7 +248,8 @@ class Multiprocessor:
         self.turn = 0
         self.arriving: list[tuple[float, float]] = []  # what copies bring into shared memory: (when it comes, cycles of the unit)
         self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there
-        self.latest: list[_Warp | None] = [None] * SUB_PARTITIONS
+        self.latest: list[_Warp | None] = [None] * SUB_PARTITIONS  # who issued last, and who to the tensor core
+        self.multiplying: list[_Warp | None] = [None] * SUB_PARTITIONS
         self.next: list[float] = [_NEVER] * (SUB_PARTITIONS + 1)
         self.events: list[tuple[float, int]] = []
 
@@ -323,7 +326,7 @@ class Multiprocessor:
         if now < self.busy_until[place]:  # woken while its last instruction waits for registers
             self._wake(self.busy_until[place], place)
             return
-        soon, chosen, latest = _NEVER, None, self.latest[place]
+        soon, chosen, latest, multiplying = _NEVER, None, self.latest[place], self.multiplying[place]
         giving_way = latest if latest is not None and latest.steps[latest.position - 1][0].gives_way else None
         rooms: dict[str, float] = {}
         for warp in self.warps[place]:
@@ -345,7 +348,7 @@ class Multiprocessor:
                     if why == _MATH_PIPE_THROTTLE and free > warp.throttled_until:
                         warp.throttled_until = free
                     continue
-            if warp is latest and warp is not giving_way and not warp.queues:
+            if warp is (multiplying if gate == _TENSOR else latest) and warp is not giving_way and not warp.queues:
                 chosen = warp
                 break
             if chosen is None or chosen is giving_way:
@@ -360,6 +363,8 @@ class Multiprocessor:
         even, odd = (step.even, step.odd) if chosen is latest else (step.all_even, step.all_odd)
         at = self._fetch_registers(even, odd, now, place) if even or odd else now
         self.latest[place] = chosen
+        if step.pipe == _TENSOR:
+            self.multiplying[place] = chosen
         self._account(chosen, step, now, at, place)
         self.passed[place][needs.throttle] += 1
         if step.busy:

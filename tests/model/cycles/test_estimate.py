@@ -336,3 +336,14 @@ def test_the_main_loop_of_a_product_is_the_one_that_grows_with_k(rounds):
     found = [estimate(gemm.count(made, gemm.Problem(1024, 1024, k)), H200)[0] for k in (2048, 4096)]
     assert [one.trips for one in found] == [2048 / 64 - 1, 4096 / 64 - 1]  # the last one is none
     assert found[1].cycles - found[0].cycles == pytest.approx(2048 / 64 * found[0].per_trip, rel=0.02)
+
+
+def test_k_is_shortened_to_so_many_steps_that_a_loop_is_seen():
+    """Of a loop that takes 128 k at a time, two trips are no loop: all of the block was taken to grow with K, its stores too."""
+    deep = STORES_LONG.replace("ROUNDS", "4").replace("k += 64", "k += 128").replace("__syncthreads();\n        for (int j", "BEGIN", 1)
+    deep = deep.replace("BEGIN", "#pragma unroll\n        for (int h = 0; h < 128; h += 64) { __syncthreads();\n        for (int j")
+    deep = deep.replace("lda + k + t", "lda + k + h + t").replace("(k + p) * ldb", "(k + h + p) * ldb")
+    made = kernel.compile(deep.replace("    }\n    __syncthreads();\n", "    }}\n    __syncthreads();\n", 1))
+    one, other = (estimate(gemm.count(made, gemm.Problem(1024, 1024, k)), H200)[0] for k in (2048, 4096))
+    assert [one.trips, other.trips] == [2048 / 128 - 1, 4096 / 128 - 1]
+    assert other.cycles - one.cycles == pytest.approx(2048 / 128 * one.per_trip, rel=0.02)

@@ -81,6 +81,16 @@ def measured(name, kind="throughput"):
     return {row["warps"]: row["cycles"] for row in rows if row["kind"] == kind and row["name"] == name}
 
 
+def test_the_tensor_core_keeps_to_the_warp_that_it_worked_for_last():
+    """Also where another one has issued since. That sets two blocks apart that begin together: kernels/LOG.md, run 37."""
+    product, other = replace(PLAIN, pipe="tensor", busy=6.5, stall=2), replace(PLAIN, stall=2)
+    code = [replace(step, index=k, line=k // 8) for k, step in enumerate([product] * 64 + [other] * 8 + [product] * 8)]
+    visits = [Visit(0, 64, 1, {}), Visit(64, 80, 1 << 4, {})]  # of two warps of a sub-partition, which go different ways
+    done = Multiprocessor(code, visits, 5, 1, H200, marks=(1, 1 << 20), watched=True).run()
+    issued = {spell.index: spell.begin + sum(cycles for _, cycles in spell.spans) for spell in done.spells}
+    assert issued[71] < 150 < 60 * 6.5 < issued[63] < issued[72]  # the other one is at its first product long before
+
+
 SHARED_STREAMS = {  # name -> (instruction, with the stall count that the assembler gives it; wavefronts)
     "LDS.32": (replace(PLAIN, kind=SHARED, stall=4, result=0, latency=23.0), 1),
     "LDS.64": (replace(PLAIN, kind=SHARED, stall=4, result=0, latency=24.0, words=2), 2),
