@@ -137,13 +137,18 @@ def warp_states(run, *, ax, gpu=DEFAULT_GPU):
     waits = [word for word in got.states if word not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])]
     title = f"A warp issues in {issued:.0%} of its cycles" + (f"; its largest stall is {waits[0]}" if waits else "")
     heading(ax, title, before=_BEFORE, detail=f"predicted for {got.gpu}, {what}")
-    lined = "; ".join(f"line {line} takes {share:.0%}" for line, share in lines[:3])
+    lined = "; ".join(f"line {_statement(line, text)} takes {share:.0%}" for line, share in lines[:3])
     return f"{title}. Predicted for {got.gpu}. {', '.join(f'{word} {share:.0%}' for word, share in parts(got.states).items())}. {lined}."
+
+
+def _statement(line: int, text: list[str]) -> int:
+    """The line at which its statement begins."""
+    return statement_line("\n".join(text), line) or line
 
 
 def label(line: int, share: float, text: list[str]) -> str:
     """Which line it is, what it takes of all cycles, and, below, its code."""
-    line = statement_line("\n".join(text), line) or line
+    line = _statement(line, text)
     code = " ".join(quote("\n".join(text), line).split()).split("//")[0].strip()
     return f"line {line}, {share:.0%} of all cycles\n{_without_middle(code)}"
 

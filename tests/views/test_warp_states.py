@@ -4,6 +4,7 @@ import pytest
 
 from helpers import Problem, gemm, views
 from helpers.course import recorded_launches
+from helpers.course.lesson import reference
 from helpers.model import predict
 from helpers.run.kernel import compile as compile_kernel
 from helpers.views.warp_states import OTHERS, busiest, label, parts
@@ -34,6 +35,13 @@ def test_every_bar_is_full_and_the_lines_are_named():
     title = next(text for text in ax.texts if text.get_text().startswith("A warp issues")).get_window_extent()
     inch, whole = ax.figure.dpi, ax.figure.bbox
     assert title.x1 < whole.x1 - 0.2 * inch and title.x0 > 0.5 * inch and 0.1 * inch < whole.y1 - title.y1 < 0.4 * inch
+
+
+def test_words_and_picture_name_the_same_line_of_a_statement_of_several():
+    kernel = reference("mma_sync")  # whose products are inline assembly over four lines
+    ax = views.warp_states(gemm.count(kernel, gemm.problem_for(kernel, 256, 256, 256)))
+    drawn = [text.get_text().split(",")[0] for text in ax.get_yticklabels() if text.get_text().startswith("line ")]
+    assert drawn and all(f"{line} takes " in ax.alt for line in drawn[:3])
 
 
 def test_a_launch_in_its_own_signature_has_the_picture_too():
