@@ -56,7 +56,7 @@ class CheckReport:
     unfollowed: bool = False  # do its threads learn of one another in ways that the check of races does not follow?
     waiting: Problem | None = None  # the longest shape, if it was put off until there is no finding
     results_alone: int = 0  # shapes of which findings were not collected, since these take too long
-    where_right: str = ""  # for which shapes a wrong kernel is right, and what it lacks for others
+    where_right: str = ""  # for which shapes a wrong kernel is right, and what to look at for others
     remarks: tuple[str, ...] = ()  # on the kernel, whatever the shapes
     ran: bool = True  # was anything run? Else nothing was looked for
     seed: int | None = None  # of the shapes drawn at random, the last of `cases`; None if there were none

@@ -30,6 +30,7 @@ from helpers.sim.machine import cluster as clusters
 from helpers.sim.machine import printout
 from helpers.sim.machine.trace import TracedSite
 from helpers.sim.native import NOT_READY
+from helpers.toolchain import signatures
 from helpers.toolchain.compiled import Compiled
 from helpers.toolchain.diagnostics import used_unset
 
@@ -238,11 +239,11 @@ def check(
     chance = misaligned.by_chance(program) if program and not findings else ""
     waiting = problems[longest] if put_off and order == [longest] else None
     untried = len(problems) - len(cases) - (waiting is not None)
-    right = ""
+    right, wrong = "", bool(findings or any(case.message for case in cases.values()))
     if causes:
         in_order = tuple(_told(kernel, *_of_few_bits(kernel, cases, wrong_here), not findings))
         ends = not any(finding.kind == "endless" for finding in findings.values())
-        if seed is not None and ends and (findings or any(case.message for case in in_order)):
+        if seed is not None and ends and wrong:
             short = min(seconds, patience)
             right = where_right(
                 kernel, in_order, functools.partial(_is_right, seconds=short, kernel=kernel), functools.partial(_is_near, kernel, short)
@@ -252,8 +253,14 @@ def check(
     return CheckReport(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
         results_alone=results_alone, where_right=right,
-        remarks=tuple(filter(None, (taken_for_bias(kernel), chance, far))),
+        remarks=tuple(filter(None, (*(_of_shared_memory(kernel) if wrong else ()), taken_for_bias(kernel), chance, far))),
     )  # fmt: skip
+
+
+def _of_shared_memory(kernel: Kernel) -> tuple[str, ...]:
+    """Where the compiler has put what is declared in shared memory, if that may be why a kernel is wrong, as sentences."""
+    code = kernel.compiled.ptx, kernel.compiled.symbol, kernel.source
+    return *signatures.alignments_not_given(*code), *signatures.arrays_in_one_place(*code)
 
 
 def _may_take(kernel: Kernel, problem: Problem, by_chance: bool, seconds: float, patience: float) -> float:

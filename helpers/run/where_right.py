@@ -1,4 +1,4 @@
-"""Where a wrong kernel is right: for which sizes, rows and factors, and what it lacks for others.
+"""Where a wrong kernel is right: for which sizes, rows and factors, and what to look at for others.
 
 Most kernels in public are written for sizes that their tiles divide, for rows without padding, for alpha = 1 and beta = 0. Such a kernel is
 wrong on most shapes of a check, each time in another way, and none of these ways says what is missing. So one product that meets all such
@@ -11,6 +11,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from helpers.element_types import element_type
 from helpers.errors import joined, plural
@@ -22,11 +23,10 @@ from .check_shapes import step_along_k, whole_and_deep
 from .geometry import geometry
 from .kernel import Kernel
 from .own_products import problem_for, types
-from .problem import VECTOR, Problem, SampledProblem, ShiftedProblem
+from .problem import VECTOR, CancellingProblem, Problem, SampledProblem, ShiftedProblem
 
 _STEPS = 4, 8, 16, 32, 64  # along K, of kernels whose source does not say their own
 _BF16 = 8  # bits
-_REST = "a way for the rest of a vector"
 _ENOUGH = 12.0  # seconds after which nothing more is asked, and nothing said
 
 
@@ -36,11 +36,11 @@ class _LateError(Exception):
 
 @dataclass(frozen=True)
 class _Demand:
-    """What a kernel may ask of a product. said: that it is met, as part of a sentence. lacks: what the kernel has not for others; of an
-    edge that tiles hang over, the condition that guards it."""
+    """What a kernel may ask of a product. said: that it is met, as part of a sentence. look_at: what serves others; of an edge that tiles
+    hang over, the condition that guards it. (Whether it is missing or wrong, and at fault at all, is not known.)"""
 
     said: str
-    lacks: str
+    look_at: str
     met: Callable[[Problem], bool]
     edge: bool = False
 
@@ -48,7 +48,7 @@ class _Demand:
 def where_right(
     kernel: Kernel, cases: Sequence[Case], is_right: Callable[[Problem], bool], is_near: Callable[[int, Problem], bool]
 ) -> str:  # fmt: skip
-    """Where a kernel that is not right is so, and what it lacks for other shapes, as sentences. "" where it is wrong although all demands
+    """Where a kernel that is not right is so, and what to look at for other shapes, as sentences. "" where it is wrong although all demands
     are met, where `cases` are wrong of which the demands do not tell why, and where it takes long to find out.
 
     is_right: is a problem computed without a finding? is_near: is it, or off by no more than sums of numbers with so many bits are? Asked
@@ -65,7 +65,7 @@ def where_right(
         if said := _where(kernel, cases, functools.partial(in_time, is_right)):
             return said
         if (few := likely_causes.rounding(kernel)) is not None:
-            whole = [case for case in cases if not isinstance(case.problem, SampledProblem)]
+            whole = [case for case in cases if not isinstance(case.problem, SampledProblem | CancellingProblem)]
             return _where(kernel, whole, functools.partial(in_time, functools.partial(is_near, few.bits)), few.bits)
     return ""
 
@@ -76,7 +76,7 @@ def _where(kernel: Kernel, cases: Sequence[Case], is_right: Callable[[Problem], 
     found: list[_Demand] = []
     if not is_right(plain):
         plain = replace(plain, beta=0.75)
-        found.append(_Demand("beta is not 0", "a way for beta = 0, which leaves C unread", lambda problem: problem.beta != 0))
+        found.append(_Demand("beta is not 0", "beta = 0, which leaves C unread", lambda problem: problem.beta != 0))
         if not is_right(plain):
             return ""
     found += _demands(kernel, plain, is_right)
@@ -85,13 +85,13 @@ def _where(kernel: Kernel, cases: Sequence[Case], is_right: Callable[[Problem], 
         return ""
     if not bits and not is_right(replace(whole_and_deep(kernel, plain.seed), beta=plain.beta)):  # asked where nothing else is wrong
         return ""
-    edges = [demand.lacks for demand in found if demand.edge]
-    lacks = [f"a guard where tiles hang over the edge ({joined(edges, 'and')})"] if edges else []
-    lacks += dict.fromkeys(demand.lacks for demand in found if not demand.edge)
+    edges = [demand.look_at for demand in found if demand.edge]
+    look_at = [f"the edges that tiles hang over ({joined(edges, 'and')})"] if edges else []
+    look_at += dict.fromkeys(demand.look_at for demand in found if not demand.edge)
     shapes = f"{plain} and {plural(len(meeting), 'such shape')} of this check" if meeting else str(plain)
-    right = f"right but for its sums in {'BF16' if bits == _BF16 else 'FP16'}" if bits else "right"
+    right = f"right but for its arithmetic in {'BF16' if bits == _BF16 else 'FP16'}" if bits else "right"
     where = f" where {joined([demand.said for demand in found], 'and')}" if found else ""
-    others = f" For others it lacks {joined(lacks, 'and')}." if lacks else ""
+    others = f" For others look at {joined(look_at, 'and')}." if look_at else ""
     return f"It is {right}{where}: {shapes}, without a finding.{others}" if found or bits else ""
 
 
@@ -114,24 +114,38 @@ def _demands(kernel: Kernel, plain: Problem, is_right: Callable[[Problem], bool]
         found.append(demand)
         return True
 
-    ask(_Demand("alpha is 1", "alpha", lambda problem: problem.alpha == 1), replace(plain, alpha=-1.5))
+    ask(_Demand("alpha is 1", "the factor alpha", lambda problem: problem.alpha == 1), replace(plain, alpha=-1.5))
     if plain.beta == 0:
         ask(_Demand("beta is 0", "beta · C", lambda problem: problem.beta == 0), replace(plain, beta=0.75))
-    apart = _Demand("rows have no padding", "leading dimensions (rows are lda, ldb and ldc apart)", _is_packed)
-    pad = 0 if ask(apart, _padded(plain, vector)) else 1  # of what ends within a vector: rows begin at whole ones all the same
-    ask(_Demand(f"M is a multiple of {rows}", "row < M", lambda problem: problem.m % rows == 0, edge=True), replace(plain, m=plain.m - 1))
-    cut_n, cut_k = (_padded(replace(plain, **{name: getattr(plain, name) - 1}), pad) for name in "nk")
+    pads: list[dict[str, Any]] = [{f"pad_{name}": vector} for name in "abc"]
+    packed = [name for name, pad in zip("abc", pads, strict=True) if not is_right(replace(plain, **pad))]
+    if packed:
+        rows_of = f"rows of {joined([name.upper() for name in packed], 'and')} have no padding"
+        look_at = f"leading dimensions (rows are {joined([f'ld{name}' for name in packed], 'and')} apart)"
+        found.append(_Demand(rows_of, look_at, functools.partial(_are_packed, packed)))
+
+    def cut(name: str, by: int) -> Problem:
+        """With a shorter extent, and rows that begin where they did, unless they may have no padding."""
+        cut_to: dict[str, Any] = {name: getattr(plain, name) - by}
+        short = replace(plain, **cut_to)
+        if not packed:
+            a, b, c = (old.pitch - new.columns for old, new in zip(plain.stored, short.stored, strict=True))
+            short = replace(short, pad_a=a, pad_b=b, pad_c=c)
+        return short
+
+    ask(_Demand(f"M is a multiple of {rows}", "row < M", lambda problem: problem.m % rows == 0, edge=True), cut("m", 1))
     along_n = _Demand(f"N is a multiple of {columns}", "column < N", lambda problem: problem.n % columns == 0, edge=True)
-    if not ask(along_n, replace(plain, n=plain.n - vector) if columns > vector else cut_n):
-        ask(_Demand(f"N is a multiple of {vector}", _REST, lambda problem: problem.n % vector == 0), cut_n)
+    if not ask(along_n, cut("n", vector if columns > vector else 1)):
+        ask(_Demand(f"N is a multiple of {vector}", f"N % {vector}", lambda problem: problem.n % vector == 0), cut("n", 1))
     step = _step(kernel, plain, is_right)
     along_k = _Demand(f"K is a multiple of {step}", "k < K", lambda problem: problem.k % step == 0, edge=True)
-    if not ask(along_k, replace(plain, k=plain.k - vector) if step > vector else cut_k):
-        ask(_Demand(f"K is a multiple of {vector}", _REST, lambda problem: problem.k % vector == 0), cut_k)
-    if pad:
+    if not ask(along_k, cut("k", vector if step > vector else 1)):
+        ask(_Demand(f"K is a multiple of {vector}", f"K % {vector}", lambda problem: problem.k % vector == 0), cut("k", 1))
+    if not packed:
         begin = f"rows begin at multiples of {VECTOR} bytes"
         shifted = ShiftedProblem(**{field.name: getattr(plain, field.name) for field in fields(plain)})
-        ask(_Demand(begin, f"a way for rows that begin at no multiple of {VECTOR} bytes", _is_aligned), _padded(plain, 1), shifted)
+        padded = replace(plain, pad_a=1, pad_b=1, pad_c=1)
+        ask(_Demand(begin, f"rows that begin at no multiple of {VECTOR} bytes", _is_aligned), padded, shifted)
     return found
 
 
@@ -148,12 +162,8 @@ def _vector(kernel: Kernel) -> int:
     return VECTOR // min(element_type(name).bytes for name in types(kernel))
 
 
-def _padded(problem: Problem, by: int) -> Problem:
-    return replace(problem, pad_a=by, pad_b=by, pad_c=by)
-
-
-def _is_packed(problem: Problem) -> bool:
-    return all(stored.pitch == max(1, stored.columns) for stored in problem.stored)
+def _are_packed(names: Sequence[str], problem: Problem) -> bool:
+    return all(stored.pitch == max(1, stored.columns) for name, stored in zip("abc", problem.stored, strict=True) if name in names)
 
 
 def _is_aligned(problem: Problem) -> bool:

@@ -1,4 +1,4 @@
-"""For which shapes a check says that a wrong kernel is right, and what it lacks for others."""
+"""For which shapes a check says that a wrong kernel is right, and what to look at for others."""
 
 import pytest
 
@@ -46,38 +46,38 @@ def told(source, edits=()):
 
 
 @pytest.mark.parametrize(
-    ("edits", "where", "lacks"),
+    ("edits", "where", "look_at"),
     [
-        (OF_M, "M is a multiple of 32", "a guard where tiles hang over the edge (row < M)"),
-        (OF_N, "N is a multiple of 16", "a guard where tiles hang over the edge (column < N)"),
-        (OF_K, "K is a multiple of 8", "a guard where tiles hang over the edge (k < K)"),
-        (NO_PITCH, "rows have no padding", "leading dimensions (rows are lda, ldb and ldc apart)"),
-        ([("alpha * sum", "sum")], "alpha is 1", "alpha"),
+        (OF_M, "M is a multiple of 32", "the edges that tiles hang over (row < M)"),
+        (OF_N, "N is a multiple of 16", "the edges that tiles hang over (column < N)"),
+        (OF_K, "K is a multiple of 8", "the edges that tiles hang over (k < K)"),
+        (NO_PITCH, "rows of A, B and C have no padding", "leading dimensions (rows are lda, ldb and ldc apart)"),
+        ([("alpha * sum", "sum")], "alpha is 1", "the factor alpha"),
         ([("+ beta * c", "")], "beta is 0", "beta · C"),
         (
             NO_GUARD,
             "M is a multiple of 32, N is a multiple of 16 and K is a multiple of 8",
-            "a guard where tiles hang over the edge (row < M, column < N and k < K)",
+            "the edges that tiles hang over (row < M, column < N and k < K)",
         ),
         (
             [*NO_GUARD, *NO_FACTORS, *NO_PITCH],
-            "alpha is 1, beta is 0, rows have no padding, M is a multiple of 32, N is a multiple of 16 and K is a multiple of 8",
-            "a guard where tiles hang over the edge (row < M, column < N and k < K), alpha, beta · C and leading dimensions (rows are lda, "
+            "alpha is 1, beta is 0, rows of A, B and C have no padding, M is a multiple of 32, N is a multiple of 16 and K is a multiple of 8",
+            "the edges that tiles hang over (row < M, column < N and k < K), the factor alpha, beta · C and leading dimensions (rows are lda, "
             "ldb and ldc apart)",
         ),
     ],
 )
-def test_what_a_kernel_asks_of_its_shapes_and_lacks_for_others(edits, where, lacks):
+def test_what_a_kernel_asks_of_its_shapes_and_look_at_for_others(edits, where, look_at):
     report = told(TILED, edits)
     said = report.where_right
     assert not report.correct and said.startswith(f"It is right where {where}: 64 × 32 × 16")
-    assert said.endswith(f" of this check, without a finding. For others it lacks {lacks}.") and (None, said) in report.lines()
+    assert said.endswith(f" of this check, without a finding. For others look at {look_at}.") and (None, said) in report.lines()
 
 
 def test_a_kernel_that_reads_c_where_beta_is_0_is_right_where_it_is_not():
     said = told(TILED, [("beta == 0 ? alpha * sum : alpha", "alpha")]).where_right
     assert said.startswith("It is right where beta is not 0: 64 × 32 × 16, alpha 1, beta 0.75")
-    assert said.endswith("For others it lacks a way for beta = 0, which leaves C unread.")
+    assert said.endswith("For others look at beta = 0, which leaves C unread.")
 
 
 def test_sums_in_fp16_are_borne_and_said():
@@ -88,8 +88,8 @@ def test_sums_in_fp16_are_borne_and_said():
               ("sum += As[ty][k] * Bs[k][tx]", "sum = __hfma(As[ty][k], Bs[k][tx], sum)"), ("row < M && col < N) {", "col < N) {"),
               ("beta == 0 ? alpha * sum : alpha * sum + beta * c", "beta == 0 ? alpha * float(sum) : alpha * float(sum) + beta * float(c)")]  # fmt: skip
     said = told("#include <cuda_fp16.h>\n" + TILED, halves).where_right
-    assert said.startswith("It is right but for its sums in FP16 where M is a multiple of 32: 64 × 32 × 16, FP16")
-    assert said.endswith("For others it lacks a guard where tiles hang over the edge (row < M).")
+    assert said.startswith("It is right but for its arithmetic in FP16 where M is a multiple of 32: 64 × 32 × 16, FP16")
+    assert said.endswith("For others look at the edges that tiles hang over (row < M).")
 
 
 def test_a_step_that_the_source_does_not_name_is_found_by_trying():
@@ -100,9 +100,43 @@ def test_a_step_that_the_source_does_not_name_is_found_by_trying():
 def test_a_kernel_of_vectors_without_a_way_for_what_is_none():
     report = told(get("vectorized").kernel_source(), [("return ((size_t)matrix % 16 | ld % 4 | cols % 4) == 0;", "return true;")])
     where = "N is a multiple of 4, K is a multiple of 4 and rows begin at multiples of 16 bytes"
-    lacks = "a way for the rest of a vector and a way for rows that begin at no multiple of 16 bytes"
+    look_at = "N % 4, K % 4 and rows that begin at no multiple of 16 bytes"
     assert report.where_right.startswith(f"It is right where {where}: 256 × 256 × 32")
-    assert report.where_right.endswith(f"For others it lacks {lacks}.")
+    assert report.where_right.endswith(f"For others look at {look_at}.")
+
+
+OF_VECTORS = """
+extern "C" __device__ constexpr int block_shape[] = {8, 8, 1}, tile_shape[] = {8, 32};
+extern "C" __global__ void vectors(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    const int row = blockIdx.y * 8 + threadIdx.y, col = (blockIdx.x * 8 + threadIdx.x) * 4;
+    if (row >= M) return;
+    float sum[4] = {};
+    for (int k = 0; k < K; k++) {
+        float b[4] = {};
+        if (col + 4 <= N) *(float4*)b = *(const float4*)&B[(size_t)k * ldb + col];
+        else for (int j = 0; j < 4; j++) b[j] = col + j < N ? B[(size_t)k * ldb + col + j] : 0;
+        for (int j = 0; j < 4; j++) sum[j] += A[(size_t)row * lda + k] * b[j];
+    }
+    for (int j = 0; j < 4; j++) {
+        if (col + j >= N) break;
+        float& c = C[(size_t)row * ldc + col + j];
+        c = beta == 0 ? alpha * sum[j] : alpha * sum[j] + beta * c;
+    }
+}"""
+
+
+def test_of_a_kernel_with_vectors_of_one_matrix_nothing_else_is_said():
+    """An extent is cut with all rows beginning where they did: else those of B would be what is wrong where K is cut."""
+    said = told(OF_VECTORS).where_right
+    assert said.startswith("It is right where rows begin at multiples of 16 bytes: 16 × 64 × 128")
+    assert said.endswith("For others look at rows that begin at no multiple of 16 bytes.")
+
+
+def test_which_rows_may_have_no_padding_is_said():
+    said = told(TILED, NO_PITCH[2:]).where_right
+    assert said.startswith("It is right where rows of C have no padding:") and said.endswith(
+        "look at leading dimensions (rows are ldc apart)."
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,3 +156,10 @@ def test_nothing_is_said_of_a_right_kernel_and_of_what_is_wrong_otherwise(edits)
 def test_problems_of_ones_own_are_not_joined_by_others():
     kernel = helpers.compile(TILED.replace("row < M && col < N) {", "col < N) {"))
     assert gemm.check(kernel, [gemm.Problem(5, 16, 8), gemm.Problem(64, 16, 8)], on="cpu").where_right == ""
+
+
+def test_a_wrong_kernel_is_told_where_its_shared_memory_lies():
+    """Below its cell it is, too, which a kernel from a file has not."""
+    edits = [("__shared__ float As[BM][BK], Bs[BK][BN];", "__shared__ __align__(16384) float As[BM][BK]; __shared__ float Bs[BK][BN];")]
+    assert not any("alignment" in text for text in told(TILED, edits).remarks), "it is right"
+    assert "As asks for an alignment of 16384 bytes and does not get it" in told(TILED, [*edits, *OF_M]).remarks[0]
