@@ -13,6 +13,7 @@ copies past the cache, and all that `launch.count` needs.
 
 Registers are int64 arrays of 32-bit patterns that broadcast over [grid z, grid y, grid x, threads]: a loop counter that
 is the same everywhere costs one element. Threads are padded to whole warps with lanes that never run.
+Of a register that is unknown as a whole, bits may be known: ptxas puts small numbers and predicates beside what was in it.
 
 Divergence follows the hardware: a warp that splits runs its parts separately until they meet at BSYNC or WARPSYNC.
 

@@ -18,7 +18,7 @@ from .constants import SHARED_WINDOW
 from .costs import SiteAccess, costs
 from .semantics import HANDLERS
 from .steady import SteadyLoops
-from .values import ALL_ONES, EMPTY, LOW, TRUE, ZERO, CannotTell, modified, same_mask, signed
+from .values import ALL_ONES, EMPTY, LOW, TRUE, ZERO, CannotTell, SomeBits, lowest, modified, same_mask, signed
 
 
 @dataclass(eq=False)
@@ -76,7 +76,7 @@ class SliceRun:
         }
         self.values: dict[str, np.ndarray] = {}
         self.known: dict[str, np.ndarray | None] = {}  # register -> lanes whose value is known (None: all); absent: none
-        self.bits: dict[str, tuple[int, np.ndarray]] = {}  # of registers that are unknown as a whole: which bits are known, and they
+        self.bits: dict[str, SomeBits] = {}
         self.mask: np.ndarray | None = None  # of the instruction that is being executed
         self.groups: dict[str, np.ndarray] = {}  # convergence barrier -> per lane, which BSSY it joined; 0: none
         self.joined: dict[str, np.ndarray | None] = {}  # convergence barrier -> mask of the latest BSSY
@@ -145,6 +145,19 @@ class SliceRun:
             return modified(None if word is None else np.full((1, 1, 1, 1), word, np.int64), operand.sign)
         return None
 
+    def read_bits(self, operand) -> tuple[int, np.ndarray]:
+        """Which bits of a source operand are known, and they: all, or those that are kept of a register that is unknown as a whole."""
+        value = self.read(operand)
+        if value is not None:
+            return LOW, value & LOW
+        found = self.bits.get(operand.name()) if isinstance(operand, SassRegister) and "|" not in operand.sign else None
+        if found is None or not self.at_work_in(found.lanes):
+            return 0, ZERO
+        certain, bits, _ = found
+        if "-" in operand.sign:
+            certain = lowest(certain)
+        return certain, modified(bits, operand.sign) & certain
+
     def read_pair(self, operand):
         """A 64-bit source as (low, high)."""
         if isinstance(operand, SassRegister):
@@ -168,16 +181,17 @@ class SliceRun:
     def lookup(self, name):
         """The value of a register if the lanes at work all know it."""
         value = self.values.get(name)
-        if value is None:
-            return None
-        known = self.known[name]
-        if known is None or known is self.mask:
-            return value
-        return None if (~known if self.mask is None else self.mask & ~known).any() else value
+        return value if value is not None and self.at_work_in(self.known[name]) else None
+
+    def at_work_in(self, lanes) -> bool:
+        """Whether the lanes at work are all among these; None: every lane is."""
+        return lanes is None or lanes is self.mask or not (~lanes if self.mask is None else self.mask & ~lanes).any()
 
     def write(self, name, value, mask):
         """Set a register for the lanes of the mask; None makes it unknown there."""
-        self.bits.pop(name, None)
+        some = self.bits.pop(name, None)
+        if some is not None and value is not None and mask is not None:
+            self.keep_bits(name, some, LOW, value, mask)
         if mask is None:
             if value is None:
                 self.values.pop(name, None)
@@ -195,6 +209,27 @@ class SliceRun:
             self.values[name] = np.where(mask, value, old)
             known = self.known[name]
             self.known[name] = known if known is None or known is mask else known | mask
+
+    def write_bits(self, name, certain: int, bits, mask):
+        """Set a register of which these bits are known: for whoever asks for all of it, it is unknown."""
+        if certain == LOW:
+            self.write(name, bits, mask)
+            return
+        before = self.bits.get(name)
+        if before is None and name in self.values:
+            before = SomeBits(LOW, self.values[name], self.known[name])
+        self.write(name, None, mask)
+        self.keep_bits(name, before, certain, bits, mask)
+
+    def keep_bits(self, name, before: SomeBits | None, certain: int, bits, mask):
+        """New bits for the lanes of the mask. Where others have some, only those are followed that are known in all of them."""
+        if before is not None and mask is not None:
+            others = ~mask if self.alive is None else self.alive & ~mask
+            if (others if before.lanes is None else others & before.lanes).any():
+                certain, bits = certain & before.certain, np.where(mask, bits, before.bits)
+                mask = None if before.lanes is None else before.lanes | mask
+        if certain not in (0, LOW):
+            self.bits[name] = SomeBits(certain, bits & certain, mask)
 
     def stack_word(self, i) -> int | None:
         """The address that an LDL or STL names, if it is known and the same for all threads."""

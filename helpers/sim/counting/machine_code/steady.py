@@ -37,7 +37,7 @@ class _State:
     masks: tuple  # of everything that runs or waits, and of the lanes that have not ended
     places: tuple  # where these are
     origin: object
-    bits: dict  # single bits that are known, which no constant changes
+    bits: dict  # of registers that are unknown as a whole, which no constant changes
 
     def same_control(self, other: _State) -> bool:
         return (
@@ -74,7 +74,8 @@ def _same_groups(one, other) -> bool:
 
 
 def _same_bits(one, other) -> bool:
-    return one is other or (one[0] == other[0] and one[1].shape == other[1].shape and np.array_equal(one[1], other[1]))
+    same = one.certain == other.certain and one.bits.shape == other.bits.shape and np.array_equal(one.bits, other.bits)
+    return one is other or (same and same_mask(one.lanes, other.lanes))
 
 
 class Trip:
@@ -141,6 +142,7 @@ class Trip:
 
     def after(self, i, results: dict[str, np.ndarray], mask):
         """Note how its results change, and that they stay 32-bit numbers."""
+        moved = self.moves(i.reads)
         for name in (*i.writes, *(results.keys() - i.writes)):
             change = results.get(name)
             value = self.run.values.get(name)
@@ -154,6 +156,8 @@ class Trip:
                 self.changes[name] = change
             else:
                 self.changes.pop(name, None)
+        if not self.run.bits.keys().isdisjoint(i.writes) and (moved or self.moves(i.writes)):
+            raise Unsteady("bits change of a register that is unknown as a whole")
 
     def access(self, i, operands, places, mask):
         """Note an access at `places`: those of the lanes of the mask move as one."""

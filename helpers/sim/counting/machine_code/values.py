@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 LOW = 0xFFFFFFFF
@@ -18,6 +20,14 @@ ALL_ONES = np.full((1, 1, 1, 1), LOW, np.int64)
 EMPTY = object()  # a mask without lanes; None is the mask with all of them
 
 
+class SomeBits(NamedTuple):
+    """What is known of a register that is unknown as a whole: which bits, and they, in which lanes (None: all)."""
+
+    certain: int
+    bits: np.ndarray
+    lanes: np.ndarray | None = None
+
+
 def modified(value, sign):
     """Apply '-', '~' and '|' of an integer operand. -x counts as 2^32 - x, so that the sum's carry is the hardware's."""
     if value is None or not sign:
@@ -31,6 +41,16 @@ def modified(value, sign):
 
 def signed(x):
     return ((x & LOW) ^ SIGN) - SIGN
+
+
+def lowest(certain: int) -> int:
+    """Of known bits those below the first unknown one: the same bits of sums and products depend on nothing else."""
+    return certain & ~(certain + 1)
+
+
+def in_all_lanes(certain) -> int:
+    """The bits that are known in all lanes."""
+    return int(np.bitwise_and.reduce(certain, axis=None))
 
 
 def pattern_of(value, dtype):

@@ -446,3 +446,71 @@ def test_a_launch_and_a_count_have_nsight_compute_s_numbers(source, n, loads, se
         assert found[names.requests("global", "ld")] == loads and found[names.sectors("global", "ld")] == sectors
         assert found.get(names.executed("shared_ld"), 0) == 0
     assert counted.get(names.shared_wavefronts("ld"), 0) == wavefronts
+
+
+PIPELINE = """#include <cuda/pipeline>
+extern "C" __global__ void k(int n, const float* a, float* c) {
+    __shared__ __align__(16) float s[64];
+    float sum = 0;
+    auto pipe = cuda::make_pipeline();
+    for (int i = 0; i < n; i++) {
+        pipe.producer_acquire();
+        cuda::memcpy_async(&s[threadIdx.x], &a[i * 64 + threadIdx.x], cuda::aligned_size_t<4>(4), pipe);
+        pipe.producer_commit();
+        pipe.consumer_wait();
+        __syncthreads();
+        for (int k = 0; k < 64; k++) sum += s[k] * s[k];
+        __syncthreads();
+    }
+    c[threadIdx.x] = sum;
+}"""
+
+
+@pytest.mark.parametrize("trips", [3, 300])  # stages are counted in 8 bits
+def test_the_stages_of_a_pipeline_are_counted_in_half_a_register(trips):
+    """ptxas keeps them beside what was loaded into the upper half. Each trip of both warps commits once and waits once."""
+    compiled = compile_source(PIPELINE)
+    counts, why = machine_code.instruction_counts(compiled, (1,), (64,), [trips, np.zeros(1, np.float32), np.zeros(64, np.float32)])
+    assert why == ""
+    expected = {"LDGSTS": 1, "LDGDEPBAR": 1, "DEPBAR": 1, "BAR": 2, "FFMA": 64}
+    assert {opcode: counts.by_opcode[opcode] for opcode in expected} == {opcode: 2 * trips * each for opcode, each in expected.items()}
+
+
+SMALL, KEEP = "LOP3.LUT R2, R2, 0xff, RZ, 0xc0, !PT", "PRMT R2, R0, 0x7610, R2"
+
+
+@pytest.mark.parametrize(("code", "left"), [
+    ((KEEP, SMALL), 2),
+    ((KEEP, "PRMT R2, R2, 0x7710, RZ"), 2),
+    ((KEEP, "PRMT R3, R2, 0x5432, R2", "PRMT R2, R3, 0x7732, RZ"), 2),
+    ((KEEP, "IADD3 R2, R2, -0x20, RZ", "PRMT R2, R2, 0x9910, RZ", "ISETP.GE.AND P0, PT, R2, RZ, PT", "SEL R2, RZ, 0x20, !P0"), 2),
+    ((KEEP, "IMAD.MOV.U32 R3, RZ, RZ, -R2", "IADD3 R2, -R3, -0x20, RZ", SMALL), 2),
+    ((KEEP, "IMAD R2, R2, 0x101, RZ", SMALL), 2),
+    ((KEEP, "MOV R3, R2", "ISETP.NE.AND P0, PT, R0, RZ, PT", "SEL R2, R3, 0x7, P0", SMALL), 2),
+    ((KEEP, "LOP3.LUT R2, R2, 0xff, R0, 0x60, !PT"), 0),  # R2 & (0xff ^ R0), whose upper half is zero
+    ((KEEP, "ISETP.GE.AND P0, PT, R0, 0x5, PT", "@!P0 PRMT R2, RZ, 0x7610, R2", SMALL), 2),
+    ((KEEP, "ISETP.GE.AND P0, PT, R0, 0x20, PT", "@P0 MOV R2, RZ", SMALL), 0),
+    ((KEEP,), None),
+    ((KEEP, "SHF.R.U32.HI R2, RZ, 0x10, R2"), None),
+    ((KEEP, "LOP3.LUT R2, R2, 0x1ffff, RZ, 0xc0, !PT"), None),
+    ((KEEP, "PRMT R2, R2, 0x7732, RZ"), None),
+    ((KEEP, "PRMT R2, R2, 0x7720, RZ"), None),
+    ((KEEP, "PRMT R2, R2, 0xbbb0, RZ"), None),  # a sign
+    ((KEEP, "IABS R2, R2", SMALL), None),
+    ((KEEP, "IADD3 R2, P0, R2, -0x1, RZ", "SEL R2, RZ, 0x20, P0"), None),  # a carry
+    ((KEEP, "IMAD.HI.U32 R2, R2, 0x10000, RZ", SMALL), None),
+    ((KEEP, "LOP3.LUT P0, RZ, R2, 0x10000, RZ, 0xc0, !PT", "SEL R2, RZ, 0x20, P0"), None),
+    (("LOP3.LUT R2, R2, 0xffffff0f, RZ, 0xc0, !PT", "IADD3 R2, R2, 0x10, RZ", "LOP3.LUT R2, R2, 0xf0, RZ, 0xc0, !PT"), None),
+    ((KEEP, "ISETP.GE.AND P0, PT, R0, 0x5, PT", "@!P0 LDS R2, [RZ]", SMALL), None),
+    (("ISETP.GE.AND P0, PT, R0, 0x5, PT", f"@P0 {KEEP}", SMALL), None),
+])  # fmt: skip
+@pytest.mark.parametrize("threads", [96, 90])  # there are all lanes, or not
+def test_of_a_register_whose_upper_half_is_data_the_lower_half_decides_branches(code, left, threads):
+    """How many of three warps stay behind a comparison with 0x20. Where that takes any bit of the upper half, nobody can tell."""
+    before = ("S2R R0, SR_TID.X", "LDS R2, [RZ]")
+    after = ("ISETP.LT.U32.AND P0, PT, R2, 0x20, PT", "@P0 EXIT", "NOP", "EXIT")
+    counts, why = machine_code.instruction_counts(assembled(*before, *code, *after), (1, 1, 1), (threads, 1, 1), [])
+    if left is None:
+        assert counts is None and "depends on data" in why
+    else:
+        assert why == "" and counts.by_opcode.get("NOP", 0) == left

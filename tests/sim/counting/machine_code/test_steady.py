@@ -69,3 +69,16 @@ def test_a_value_that_wraps_toggles_or_doubles_goes_other_ways_when_it_does(chan
     monkeypatch.setattr(steady, "WORTHWHILE", 1 << 60)
     assert jumped[1] == "" and jumped == instruction_counts(compiled, (1, 1, 1), (32, 1, 1), [])
     assert jumped[0].by_opcode["NOP"] == {"IADD3": 489, "LOP3": 500, "SHF": 1}[change.split(".")[0].split()[0]]
+
+
+def test_bits_beside_what_is_unknown_go_other_ways_when_they_change(monkeypatch):
+    """Of 1000 trips, those execute the NOP in which the low byte of the sum is 128 or more; at the head it is always the same."""
+    compiled = assembled(
+        "MOV R3, RZ", "LDS R5, [RZ]", "PRMT R5, RZ, 0x7610, R5", "MOV R2, R5", ".L_1: LOP3.LUT P0, RZ, R2, 0x1, RZ, 0xc0, !PT", "@P0 EXIT",
+        "IADD3 R2, R5, R3, RZ", "LOP3.LUT P1, RZ, R2, 0x80, RZ, 0xc0, !PT", "MOV R2, R5", "@!P1 BRA `(.L_2)", "NOP",
+        ".L_2: IADD3 R3, R3, 0x1, RZ", "ISETP.LT.U32.AND P0, PT, R3, 0x3e8, PT", "@P0 BRA `(.L_1)", "EXIT",
+    )  # fmt: skip
+    jumped = instruction_counts(compiled, (1, 1, 1), (32, 1, 1), [])
+    monkeypatch.setattr(steady, "WORTHWHILE", 1 << 60)
+    assert jumped[1] == "" and jumped == instruction_counts(compiled, (1, 1, 1), (32, 1, 1), [])
+    assert jumped[0].by_opcode["NOP"] == 3 * 128 + 1000 - 7 * 128

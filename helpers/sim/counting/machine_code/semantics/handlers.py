@@ -78,6 +78,15 @@ def set_register(launch, i, value, mask, k=0):
             return
 
 
+def set_bits(launch, i, certain, bits, mask):
+    """A result of which these bits are known."""
+    for operand in i.results:
+        if isinstance(operand, SassRegister):
+            if not operand.zero:
+                launch.write_bits(operand.name(), certain, bits, mask)
+            return
+
+
 def set_pair(launch, i, value, mask):
     """A 64-bit result in two registers; the value may be any int64."""
     set_register(launch, i, value, mask)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import numpy as np
 
-from helpers.sim.code.sass_operands import SassImmediate, SassPredicate, SassRegister
-from helpers.sim.counting.machine_code.values import LOW, SIGN, TRUE, ZERO, known, signed
+from helpers.sim.code.sass_operands import SassPredicate
+from helpers.sim.counting.machine_code.values import LOW, SIGN, TRUE, ZERO, in_all_lanes, known, lowest, signed
 
-from .handlers import meaning_of, set_carries, set_pair, set_predicates, set_register, split_sources, without_sign
+from .handlers import meaning_of, set_bits, set_carries, set_pair, set_predicates, set_register, split_sources, without_sign
 
 
 @meaning_of("IADD3", "UIADD3", "VIADD", "UVIADD", "IADD")
@@ -19,12 +22,19 @@ def _iadd3(launch, i, mask):
     terms = [launch.read(v) for v in values]
     carries = [launch.condition(p) for p in predicates] if "X" in i.modifiers else []
     if not known(*terms, *carries):
-        set_register(launch, i, None, mask)
+        certain, bits = _low_bits(launch, values)
+        set_bits(launch, i, 0 if carries else certain, sum(bits), mask)
         set_carries(launch, i, (None, None), mask)
         return
     total = sum(terms) + sum(c.astype(np.int64) for c in carries)
     set_carries(launch, i, (total >> 32 >= 1, total >> 32 >= 2), mask)
     set_register(launch, i, total, mask)
+
+
+def _low_bits(launch, values) -> tuple[int, tuple]:
+    """Which low bits of a sum or product of these operands are known, and the numbers to add and multiply."""
+    certain, bits = zip(*map(launch.read_bits, values), strict=True)
+    return lowest(functools.reduce(operator.and_, certain)), bits
 
 
 def _iadd64(launch, i, mask):
@@ -44,7 +54,7 @@ def _imad(launch, i, mask):
     values, predicates = split_sources(i)
     wide, high = "WIDE" in i.modifiers, "HI" in i.modifiers
     if "MOV" in i.modifiers:
-        set_register(launch, i, launch.read(values[-1]), mask)
+        set_bits(launch, i, *launch.read_bits(values[-1]), mask)
         return
     a, b = launch.read(values[0]), launch.read(values[1])
     if wide or high:
@@ -56,7 +66,11 @@ def _imad(launch, i, mask):
         c = launch.read(values[2])
     carry = launch.condition(predicates[-1]) if "X" in i.modifiers else np.zeros((1, 1, 1, 1), bool)
     if not known(a, b, c, carry):
-        set_register(launch, i, None, mask)
+        if wide or high or "X" in i.modifiers:
+            set_register(launch, i, None, mask)
+        else:
+            certain, (a, b, c) = _low_bits(launch, values)
+            set_bits(launch, i, certain, a * b + c, mask)
         if wide:
             set_register(launch, i, None, mask, 1)
         set_carries(launch, i, (None,), mask)
@@ -107,51 +121,28 @@ def _lea(launch, i, mask):
 
 @meaning_of("LOP3", "ULOP3")
 def _lop3(launch, i, mask):
+    """LOP3: a bit of the result is known if those that are unknown make no difference to it."""
     values, predicates = split_sources(i)
-    sources, table = [launch.read(v) for v in values[:3]], int(values[3].value)
-    if not known(*sources):
-        _single_bits(launch, i, values, predicates, table, mask)
-        return
-    a, b, c = (s & LOW for s in sources)
-    out = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.int64)
+    sources, table = [launch.read_bits(v) for v in values[:3]], int(values[3].value)
+    may_be = [(~bits | ~certain, bits | ~certain) for certain, bits in sources]  # clear, set
+    out, certain = _may_set(table, *may_be), LOW
+    if any(bits_known != LOW for bits_known, _ in sources):
+        certain = in_all_lanes(LOW & ~(out & _may_set(~table, *may_be)))
+    extra = launch.condition(predicates[0]) if predicates else ~TRUE
+    test = None
+    if certain == LOW and extra is not None:  # whether any bit is set, and (PAND) or or what the last operand says
+        test = (out != 0) & extra if "PAND" in i.modifiers else (out != 0) | extra
+    set_predicates(launch, i, (test,), mask)
+    set_bits(launch, i, certain, out, mask)
+
+
+def _may_set(table, a, b, c):
+    """The bits that a table may set, from those of its sources that may be (clear, set)."""
+    out = ZERO
     for k in range(8):
         if table >> k & 1:
-            out = out | (a if k & 4 else ~a) & (b if k & 2 else ~b) & (c if k & 1 else ~c)
-    out = out & LOW
-    extra = launch.condition(predicates[0]) if predicates else ~TRUE
-    set_predicates(launch, i, (_tested(out, extra, i),), mask)
-    set_register(launch, i, out, mask)
-
-
-def _tested(out, extra, i):
-    """The predicate of a LOP3: whether any bit is set, and (PAND) or or what the last operand says."""
-    return None if extra is None else ((out != 0) & extra if "PAND" in i.modifiers else (out != 0) | extra)
-
-
-_AND, _OR = 0xC0, 0xFC  # tables of the first two sources
-
-
-def _single_bits(launch, i, values, predicates, table, mask):
-    """ptxas keeps predicates that it has no room for in single bits of a register, whatever is in the others."""
-    kept, number = values[:2]
-    simple = isinstance(kept, SassRegister) and isinstance(number, SassImmediate) and table in (_AND, _OR) and not kept.sign
-    certain, bits, test = 0, ZERO, None
-    if simple:
-        certain, bits = launch.bits.get(kept.name(), (0, ZERO))
-        certain |= ~number.value & LOW if table == _AND else number.value & LOW
-        bits = (bits & number.value if table == _AND else bits | number.value) & certain
-        if certain == LOW:
-            test = _tested(bits, launch.condition(predicates[0]) if predicates else ~TRUE, i)
-    target = next((r for r in i.results if isinstance(r, SassRegister) and not r.zero), None)
-    before = launch.bits.get(target.name(), (0, ZERO)) if target is not None else (0, ZERO)
-    set_register(launch, i, None, mask)
-    set_predicates(launch, i, (test,), mask)
-    if target is None or not simple:
-        return
-    if mask is not None:  # the other lanes keep theirs
-        certain &= before[0]
-        bits = np.where(mask, bits, before[1]) & certain
-    launch.bits[target.name()] = certain, bits
+            out = out | a[k >> 2 & 1] & b[k >> 1 & 1] & c[k & 1]
+    return out & LOW
 
 
 @meaning_of("SHF", "USHF")
@@ -237,17 +228,23 @@ def _add_minmax(launch, i, mask):
 
 @meaning_of("PRMT", "UPRMT")
 def _permute(launch, i, mask):
-    a, selector, b = (launch.read(s) for s in i.sources[:3])
-    if not known(a, selector, b) or i.modifiers:
+    """PRMT: of a byte as much is known as of that it is taken from; of one full of its sign, all or nothing."""
+    (certain_a, a), (certain_b, b) = launch.read_bits(i.sources[0]), launch.read_bits(i.sources[2])
+    selector = launch.read(i.sources[1])
+    if selector is None or i.modifiers:
         set_register(launch, i, None, mask)
         return
-    both = (a & LOW) | (b & LOW) << 32
-    out = np.int64(0)
+    certain = in_all_lanes(_permuted(np.int64(certain_a), np.int64(certain_b), selector))
+    set_bits(launch, i, certain, _permuted(a, b, selector), mask)
+
+
+def _permuted(a, b, selector):
+    both, out = a | b << 32, np.int64(0)
     for k in range(4):
         pick = selector >> 4 * k & 15
         byte = both >> (pick & 7) * 8 & 0xFF
         out = out | np.where(pick & 8, np.where(byte & 0x80, 0xFF, 0), byte) << 8 * k
-    set_register(launch, i, out, mask)
+    return out
 
 
 @meaning_of("SGXT", "USGXT")

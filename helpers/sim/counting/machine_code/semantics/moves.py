@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.code.sass_operands import SassConstant, SassImmediate, SassIndexedConstant, SassRegister
-from helpers.sim.counting.machine_code.values import LOW, ZERO, known, signed
+from helpers.sim.counting.machine_code.values import ZERO, signed
 
-from .handlers import meaning_of, set_register, split_sources
+from .handlers import meaning_of, set_bits, set_register, split_sources
 
 
 @meaning_of("MOV", "UMOV")
@@ -17,7 +17,7 @@ def _move(launch, i, mask):
         set_register(launch, i, low, mask)
         set_register(launch, i, high, mask, 1)
         return
-    set_register(launch, i, launch.read(i.sources[0]), mask)
+    set_bits(launch, i, *launch.read_bits(i.sources[0]), mask)
 
 
 @meaning_of("LDC", "ULDC", "LDCU")
@@ -72,12 +72,13 @@ def _special(launch, i, mask):
 def _select(launch, i, mask):
     values, predicates = split_sources(i)
     which = launch.condition(predicates[0])
-    a, b = launch.read(values[0]), launch.read(values[1])
-    if which is not None and which.size == 1:
-        value = a if which.item() else b
+    a, b = launch.read_bits(values[0]), launch.read_bits(values[1])
+    if which is None:
+        set_register(launch, i, None, mask)
+    elif which.size == 1:
+        set_bits(launch, i, *(a if which.item() else b), mask)
     else:
-        value = np.where(which, a & LOW, b & LOW) if known(which, a, b) else None
-    set_register(launch, i, value, mask)
+        set_bits(launch, i, a[0] & b[0], np.where(which, a[1], b[1]), mask)
 
 
 def narrow_bits(i) -> int:
