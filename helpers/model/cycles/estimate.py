@@ -31,6 +31,7 @@ from .multiprocessor import Away, Multiprocessor, Simulated, Spell, WarpState
 from .scheduled import Scheduled, matrix_cycles, scheduled
 
 FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
+LEAST_TRIPS = 3  # … where more of them would be too many instructions
 _TRIPS = 6  # that a path has to have, so that blocks which share a multiprocessor have come to be as far apart as they stay
 _ENOUGH = 80_000  # warp instructions of a multiprocessor: with more, the fewest trips do
 _DEPTHS = 256, 512, 1024  # elements of K that are enough for so many trips, the first of these where it does, and …
@@ -158,8 +159,8 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     try:
         whole, cycles = through(launch.far)
         first, cold = through(launch.first_far) if launch.first_far != launch.far else (whole, cycles)
-        # Of loads that wait for each other within a trip, one waits for DRAM: by the next, somebody has fetched its data.
-        most = cycles + turns * whole.trips * max(launch.first_far.every, parts["latency.streamed"] * launch.first_far.new)
+        one = turns * whole.trips * max(launch.first_far.every, parts["latency.streamed"] * launch.first_far.new)
+        most = cycles + from_dram(one, cold - cycles)
         if whole.trips and cold > most:
             share = (most - cycles) / (cold - cycles)
             between = Away(*(near + share * (far - near) for near, far in zip(launch.far, launch.first_far, strict=True)))
@@ -179,6 +180,13 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
         found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0,
         executed=launch.executed(), usual=launch.path.usual, by_data=launch.path.by_data, batch=together,
     ), ""  # fmt: skip
+
+
+def from_dram(one: float, every: float) -> float:
+    """Cycles that waiting for DRAM takes of a launch in which waiting once a trip takes `one`, and each time that a load waits `every`:
+    of loads that wait for each other within a trip one waits for DRAM, or half of the others. Of the rest somebody has fetched the data
+    (log, run 38)."""
+    return max(one, (every - one) / 2)
 
 
 def _batch(cycles: float, parts: Chip) -> int:
@@ -434,8 +442,10 @@ class _Launch:
             return _Turn(result.cycles * stretch, result, 1.0, 0, 0.0)
         kept = min(loop.trips, max(FEWEST_TRIPS, min(MOST_TRIPS, _ENOUGH // (resident * loop.size))))
         behind = visits[loop.first + loop.trips * loop.length :]
-        short = visits[: loop.first + kept * loop.length] + behind
         before = sum(visit.instructions for visit in visits[: loop.first])
+        room = _LONGEST / resident - before - sum(visit.instructions for visit in behind)
+        kept = min(kept, max(LEAST_TRIPS, int(room // loop.size)))
+        short = visits[: loop.first + kept * loop.length] + behind
         settled = max(1, kept // 3)
         marks = (resident * (before + settled * loop.size), resident * (before + (kept - 1) * loop.size))
         result = self._simulate(short, resident, marks, away, watched)

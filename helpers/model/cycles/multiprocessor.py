@@ -7,7 +7,8 @@ that begin together one is ahead, and they come to be apart: log, run 37.) What 
 pipe, its registers' banks, a place in its queue, its line of code. The queues of shared memory have places of their own and some in
 common. One load/store unit serves the queues of all, a wavefront or a line a cycle, and a warp's next shared load after twice as long;
 what L1 lacks comes from L2 at the rate of its port, in sectors or in requests, and whoever else wants it meanwhile waits for it, too.
-What asynchronous copies bring takes the unit's wavefronts when it comes.
+What asynchronous copies bring takes the unit's wavefronts when it comes. Copies past L1 ask for each line of theirs, in order: what their
+sub-partition has for the unit waits behind them, and what has been taken before goes on being served meanwhile.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
 """
@@ -26,7 +27,7 @@ from helpers.sim.code import time_limit
 from helpers.sim.counting.machine_code import Visit
 
 from .chip import Chip, at_work
-from .scheduled import AWAIT, BARRIER, COMMIT, COPY, LOAD, SCOREBOARDS, SHARED, STORE, Scheduled
+from .scheduled import AWAIT, BARRIER, COMMIT, COPY, LOAD, SCOREBOARDS, SHARED, STORE, VARIABLE, Scheduled
 
 _NEVER = float("inf")
 _UNIT = SUB_PARTITIONS  # the load/store unit, as a place where something happens next
@@ -246,6 +247,11 @@ class Multiprocessor:
         self.l2_request = at_work(chip["load_store.l2_request_alone"], chip["load_store.l2_request"], active)
         self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
         self.turn = 0
+        self.before_registers, self.before_loads = int(chip["copies.registers"]), int(chip["copies.loads"])
+        self.backlog = chip["copies.backlog"]
+        self.asking = self.stream = 0.0  # until when a copy past L1 asks for its lines; since when the unit is busy without one
+        self.copy_unit, self.copy_request = chip["copies.unit"], chip["copies.request"]
+        self.copy_l2 = at_work(chip["copies.l2_alone"], chip["copies.l2"], active)
         self.arriving: list[tuple[float, float]] = []  # what copies bring into shared memory: (when it comes, cycles of the unit)
         self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there
         self.latest: list[_Warp | None] = [None] * SUB_PARTITIONS  # who issued last, and who to the tensor core
@@ -432,17 +438,30 @@ class Multiprocessor:
                 if board >= 0:
                     warp.holding[board] += 1
                     warp.slow[board] = step.slow
-            if kind == LOAD and (board := step.sources) >= 0:  # its address, which is read before the unit takes it
-                warp.holding[board] -= 1
-                warp.free[board] = max(warp.free[board], at + self.address)
-            queue = warp.home if kind == SHARED else SUB_PARTITIONS + warp.home
-            self.queues[queue].append((at + self.enter, warp, step, cost, visit, group))
+            queue = self.queues[warp.home if kind == SHARED else SUB_PARTITIONS + warp.home]
+            queue.append((at + self.enter, warp, step, cost, visit, group))
+            if kind == LOAD or (step.past_l1 and len(queue) <= self.before_registers):
+                self._read_registers(warp, step, at + self.address)
+            self._look(at)
+        elif kind == VARIABLE and step.pipe != "fp64" and self._behind_copies(warp.home):
+            for board in (step.result, step.sources):
+                if board >= 0:
+                    warp.holding[board] += 1
+                    warp.slow[board] = False
+            self.queues[warp.home].append((at + self.enter, warp, step, None, visit, None))
             self._look(at)
         else:
             if (board := step.result) >= 0 and at + step.latency > warp.free[board]:
                 warp.free[board], warp.slow[board] = at + step.latency, False
             if (board := step.sources) >= 0 and at + 2 > warp.free[board]:
                 warp.free[board], warp.slow[board] = at + 2, False
+
+    @staticmethod
+    def _read_registers(warp: _Warp, step: Scheduled, when: float) -> None:
+        """Of a load or a copy, before the unit takes it."""
+        if (board := step.sources) >= 0:
+            warp.holding[board] -= 1
+            warp.free[board] = max(warp.free[board], when)
 
     @staticmethod
     def _group(warp: _Warp) -> list:
@@ -539,6 +558,13 @@ class Multiprocessor:
         opens, port, served = first[0], self.ports[number % SUB_PARTITIONS], first[1].served
         if port > opens:
             opens = port
+        if number < SUB_PARTITIONS:
+            copies = self.queues[SUB_PARTITIONS + number]
+            ahead = self.before_loads if first[2].kind == SHARED else self.before_registers
+            if len(copies) > ahead and copies[ahead][2].past_l1 and copies[ahead][0] < first[0]:
+                return _NEVER  # so many copies past L1 came before it
+        elif first[2].past_l1 and self.asking > opens:
+            opens = self.asking
         return served if served > opens else opens
 
     def _serve(self, now: float) -> None:
@@ -562,7 +588,9 @@ class Multiprocessor:
         _, warp, step, cost, visit, group = queue.popleft()
         begun = now - self.enter
         port = self.between_loads
-        if step.kind == SHARED:
+        if step.kind == VARIABLE:
+            taken, there = 0.0, begun + step.latency
+        elif step.kind == SHARED:
             taken = max(self.request, cost.wavefronts * self.wavefront if cost is not None else 1.0)
             there = begun + step.latency + self.result * (taken - 1)
             if cost is not None and step.result < 0:
@@ -577,22 +605,39 @@ class Multiprocessor:
                 taken = max(taken, sent)
         else:
             taken, there = self._load(warp, step, cost, visit, now, begun)
+        if step.past_l1:  # it asks while what the unit took before it is still served
+            hidden = min(self.backlog, now - self.stream) if now <= self.unit else 0.0
+            taken = max(self.copy_unit, self.asking - now - hidden)
+            self.stream = now + taken
+        elif now > self.unit:
+            self.stream = now
         self.unit = now + taken
         self.ports[number % SUB_PARTITIONS] = now + port
         if group is not None:
             group[0] -= 1
             group[1] = max(group[1], there)
-        for board, when in ((step.result, there), (-1 if step.kind == LOAD else step.sources, now + 2)):
+        if number >= SUB_PARTITIONS and len(queue) >= self.before_registers:
+            _, other, copy, *_ = queue[self.before_registers - 1]
+            if copy.past_l1:
+                self._read_registers(other, copy, now + 2)
+                self._look_again(other)
+        for board, when in ((step.result, there), (-1 if step.kind == LOAD or step.past_l1 else step.sources, now + 2)):
             if board >= 0:
                 warp.holding[board] -= 1
                 warp.free[board] = max(warp.free[board], when)
-        if warp.ready == _NEVER and not warp.at_barrier and warp.position < len(warp.steps):
-            self._settle(warp)
+        self._look_again(warp)
         self._wake(now + 1, warp.home)
         self._look(now)
 
+    def _look_again(self, warp: _Warp) -> None:
+        """At a warp that waited for what nobody knew."""
+        if warp.ready == _NEVER and not warp.at_barrier and warp.position < len(warp.steps):
+            self._settle(warp)
+
     def _load(self, warp: _Warp, step: Scheduled, cost, visit: int, now: float, begun: float) -> tuple[float, float]:
         """(cycles of the unit, when the data are there: of a copy, at the unit, which then writes them)."""
+        if step.past_l1:
+            return 0.0, self._ask(step, cost, now)
         taken = max(self.request, cost.lookups)
         if step.kind != COPY:
             taken = max(taken, cost.sectors / 4)
@@ -605,13 +650,28 @@ class Multiprocessor:
                 bringing = len(set(cost.bringers) - {-1})
                 port = max(cost.fetched * self.l2_sector, cost.asked * self.l2_request)
                 self.l2 = max(self.l2, now) + port * cost.warps / bringing
-                self.owed += self.new
-                late = self.owed >= 1
-                self.owed -= late
-                when = self.landed[wanted] = self.l2 + self.memory + late * self.streamed
+                when = self.landed[wanted] = self.l2 + self._away()
             elif when > now + step.latency:
                 taken += self.under_way
             there = max(there, when)
         if step.kind == COPY and cost.wavefronts:
             heapq.heappush(self.arriving, (there, cost.wavefronts * self.wavefront))
         return taken, there
+
+    def _ask(self, step: Scheduled, cost, now: float) -> float:
+        """When the data are there of a copy past L1, which asks L2 for one line after the other."""
+        self.asking = now + cost.lookups * self.copy_request
+        self.l2 = max(self.l2, now) + max(cost.fetched * self.l2_sector, cost.asked * self.copy_l2)
+        return max(self.asking + step.latency, max(self.asking, self.l2) + self._away())
+
+    def _away(self) -> float:
+        """Cycles until a line is here that L2 is asked for now. Part of them, evenly, come from farther."""
+        self.owed += self.new
+        late = self.owed >= 1
+        self.owed -= late
+        return self.memory + late * self.streamed
+
+    def _behind_copies(self, place: int) -> bool:
+        """Do more copies past L1 wait than have read their registers? Whatever comes now waits for them, too."""
+        queue = self.queues[SUB_PARTITIONS + place]
+        return len(queue) > self.before_registers and queue[-1][2].past_l1

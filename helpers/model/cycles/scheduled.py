@@ -45,8 +45,8 @@ class Scheduled:
 
     even, odd: registers it fetches from each bank, with what the warp's last instruction left to be reused; all_even, all_odd:
     without. latency: cycles until the result, without waiting for a turn. words: of a memory access, per lane. groups: of copies
-    that an AWAIT leaves under way. line: of the instruction cache. slow: its result comes from device memory. gives_way: other
-    warps that can issue go first. dispatch: cycles until its sub-partition may issue the next one, of whatever warp.
+    that an AWAIT leaves under way. line: of the instruction cache. slow: its result comes from device memory. past_l1: it copies past L1.
+    gives_way: other warps that can issue go first. dispatch: cycles until its sub-partition may issue the next one, of whatever warp.
     """
 
     index: int
@@ -66,6 +66,7 @@ class Scheduled:
     groups: int
     line: int
     slow: bool
+    past_l1: bool
     gives_way: bool
     dispatch: float
 
@@ -117,6 +118,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         groups=int(i.operands[1], 16) if kind == AWAIT and len(i.operands) > 1 and i.operands[1].startswith("0x") else 0,
         line=i.address >> 7,
         slow=kind in (LOAD, COPY, COMMIT, STORE),
+        past_l1=kind == COPY and i.has("BYPASS"),
         gives_way=not control >> 45 & 1,
         dispatch=chip["dispatch.wide"] if i.name == "IMAD" and i.has("WIDE") else 1.0,
     )

@@ -13,13 +13,13 @@ from helpers.course import rungs
 from helpers.model import hardware
 from helpers.model.cycles import chip
 from helpers.model.cycles.multiprocessor import WORDS, Away, Multiprocessor, WarpState
-from helpers.model.cycles.scheduled import BARRIER, COPY, FIXED, LOAD, SHARED, STORE, Scheduled
+from helpers.model.cycles.scheduled import BARRIER, COPY, FIXED, LOAD, SHARED, STORE, VARIABLE, Scheduled
 from helpers.sim.counting.machine_code import AccessCost, Visit
 
 H200 = chip.chip(hardware.gpu("H200 SXM"))
 PLAIN = Scheduled(
     index=0, kind=FIXED, pipe="", busy=0.0, stall=1, waits=(), result=-1, sources=-1, even=0, odd=0, all_even=0, all_odd=0,
-    latency=0.0, words=1, groups=0, line=0, slow=False, gives_way=False, dispatch=1.0,
+    latency=0.0, words=1, groups=0, line=0, slow=False, past_l1=False, gives_way=False, dispatch=1.0,
 )  # fmt: skip
 FFMA = replace(PLAIN, pipe="fma", busy=2.0)
 
@@ -284,6 +284,53 @@ def test_the_address_of_a_load_is_read_before_the_unit_takes_it(kind, early):
     run = Multiprocessor([slow, asks, replace(FFMA, index=2, waits=(1,))], visits, 1, 1, H200).run()
     waited = run.rest[2][WarpState.LONG_SCOREBOARD]
     assert (waited < H200["load_store.address"]) if early else (waited > 400)
+
+
+PAST_L1 = replace(PLAIN, kind=COPY, past_l1=True, latency=34.0, slow=True)
+LDSM = replace(PLAIN, kind=SHARED, result=0, latency=30.0)
+
+
+def asking(requests):
+    return AccessCost(1, 0.0, requests, 16.0, 16.0, (0,), asked=requests)
+
+
+@pytest.mark.parametrize(("requests", "measured"), [(8, 8.05), (12, 12.05), (15, 15.04), (16, 16.05)])
+def test_copies_past_l1_take_a_cycle_for_each_request(requests, measured):
+    """Of 16 bytes a lane, eight warps, one multiprocessor: kernels/LOG.md, run 38."""
+    code = [PAST_L1] * 64
+    costs = {k: asking(requests) for k in range(64)}
+    few, many = (ran(code, 8, count, costs=costs).cycles for count in (2, 4))
+    assert (many - few) / (2 * 64 * 8) == pytest.approx(measured, rel=0.08)
+
+
+@pytest.mark.parametrize(("behind", "measured"), [(LDSM, (413, 964)), (replace(LDSM, kind=VARIABLE), (353, 833))])
+def test_whatever_the_unit_serves_waits_behind_copies_past_l1_of_its_sub_partition(behind, measured):
+    """Cycles from the first of eight copies of 15 requests until what comes behind them is there, by four warps and by eight."""
+    costs = {k: asking(15) for k in range(8)} | {8: AccessCost(1, 4.0, 0.0, 0.0)}
+    code = [*8 * [PAST_L1], behind, replace(FFMA, waits=(0,))]
+    waited = [ran(code, warps, costs=costs).rest[9][WarpState.SHORT_SCOREBOARD] / warps for warps in (4, 8)]
+    assert waited == pytest.approx(measured, rel=0.3)
+
+
+def test_shared_loads_that_wait_to_be_served_hide_the_requests_of_copies():
+    """Two copies of 15 requests beside twelve LDSM.4 took two cycles each on an H200, where nothing else was to be done 17."""
+    code = [*12 * [replace(LDSM, result=-1)], *2 * [PAST_L1]]
+    costs = {k: AccessCost(1, 4.0, 0.0, 0.0) for k in range(12)} | {k: asking(15) for k in (12, 13)}
+    with_copies, without = (
+        (ran(some, 8, 40, costs=costs).cycles - ran(some, 8, 20, costs=costs).cycles) / (20 * 8) for some in (code, code[:12])
+    )
+    assert 2 * H200["copies.unit"] <= with_copies - without < 20
+
+
+def test_the_registers_of_a_copy_past_l1_are_read_when_its_turn_is_next():
+    """The first one's at once; those of the eighth when seven have asked."""
+    copies = [replace(PAST_L1, sources=int(k == last)) for last in (0, 7) for k in range(8)]
+    costs = {k: asking(15) for k in range(8)}
+    first, last = (
+        ran([*(replace(c, sources=0 if c.sources else -1) for c in copies[a : a + 8]), replace(FFMA, waits=(0,))], 1, costs=costs)
+        .rest[8][WarpState.LONG_SCOREBOARD] for a in (0, 8)
+    )  # fmt: skip
+    assert first < H200["load_store.address"] and 5 * 15 < last < 8 * 15
 
 
 def test_a_load_may_have_one_scoreboard_for_its_address_and_its_result():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from .values import CannotTell
 
 LINE, SECTOR = 128, 32  # bytes
 _TAGS_PER_CYCLE = 4  # of the L1 cache
+_COPIED = 16  # bytes of a lane's widest copy, and of each past L1
 _LOOKED_AT = 40  # executions of an instruction whose sectors are followed; later ones are taken to go on as the last of them
 _MOST_VISITS = 60_000  # of basic blocks, before a path is given up
 
@@ -127,20 +128,30 @@ class PathRun(SliceRun):
         warps = max(1, counted["requests"])
         sectors = counted["sectors"] / warps
         found = AccessCost(warps, counted["wavefronts"] / warps, 0.0, sectors)
-        place = next((self.address(s) for s in reversed(i.sources) if isinstance(s, SassAddress)), None)
-        if space == "global" and i.row.op in ("ld", "cp.async") and place is not None:
-            found = self._load(i, place, warps, found)
+        places = [self.address(s) for s in i.sources if isinstance(s, SassAddress)]
+        if space == "global" and i.row.op in ("ld", "cp.async") and places and places[-1] is not None:
+            found = self._load(i, places, warps, found)
         self.costs_now[index] = self.latest[index] = found
+
+    def _rows(self, place) -> np.ndarray:
+        """[warps, 32]: an address for each lane, -1 where it is idle."""
+        everywhere = np.broadcast_to(place, (1, 1, 1, self.lanes)).reshape(-1)
+        return np.where(self._active(self.mask), everywhere, -1).reshape(-1, WARP)
 
     def _active(self, mask) -> np.ndarray:
         """Which lanes are threads of the block that a mask leaves on, [lanes]. mask: as `SliceRun` has it, None: of all."""
         threads = np.arange(self.lanes) < self.threads
         return threads if mask is None else threads & np.broadcast_to(mask, (1, 1, 1, self.lanes)).reshape(-1)
 
-    def _load(self, i, place, warps: int, found: AccessCost) -> AccessCost:
-        """`found`, with what the caches have to do for a load from device memory."""
-        everywhere = np.broadcast_to(place, (1, 1, 1, self.lanes)).reshape(-1)
-        rows = np.where(self._active(self.mask), everywhere, -1).reshape(-1, WARP)
+    def _load(self, i, places, warps: int, found: AccessCost) -> AccessCost:
+        """`found`, with what the caches have to do for a load from device memory. places: addresses, of a copy where it writes and where
+        it reads."""
+        rows = self._rows(places[-1])
+        if "BYPASS" in i.modifiers and places[0] is not None:
+            requests, taking_part = copy_requests(rows, self._rows(places[0])), rows.max(axis=1) >= 0
+            each = float(requests[taking_part].mean()) if taking_part.any() else 0.0
+            bringers = tuple(warp if there else -1 for warp, there in enumerate(taking_part.tolist()))
+            return AccessCost(warps, found.wavefronts, each, found.sectors, found.sectors, bringers, each)
         bringers, brought, fetched, asked = [-1] * len(rows), {}, 0, 0
         for warp, row in enumerate((rows // SECTOR).tolist()):
             lines = set()
@@ -159,6 +170,10 @@ class PathRun(SliceRun):
             self.present.popitem(last=False)
         taking_part = rows[rows.max(axis=1) >= 0]
         lookups = float(lookup_cycles(taking_part, i.width).mean()) if len(taking_part) else 0.0
+        if i.row.op != "ld" and i.width == _COPIED and places[0] is not None:  # (the profiler counts the larger of both sides: run 38)
+            targets = self._rows(places[0])
+            written = rules.cost(CostRule.SHARED_STORE, np.maximum(targets, 0), targets >= 0, i.width).wavefronts
+            found = replace(found, wavefronts=float(written.sum()) / warps)
         return AccessCost(warps, found.wavefronts, lookups, found.sectors, fetched / warps, tuple(bringers), asked / warps)
 
 
@@ -175,6 +190,20 @@ def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
     fresh = (lines >= 0) & np.concatenate([np.ones((len(lines), 1), bool), lines[:, 1:] != lines[:, :-1]], axis=1)
     wavefronts = rules.cost(CostRule.SHARED_LOAD, np.where(active, addresses, 0), active, width).wavefronts
     return np.maximum(wavefronts, fresh.sum(axis=1) / _TAGS_PER_CYCLE)
+
+
+def copy_requests(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Requests of warps' copies of 16 bytes a lane past L1: [n, 32] byte addresses twice (sources -1: idle lane) -> [n].
+
+    One request takes sectors of one line to one line of shared memory, all of them as far, or all to where the same bits of their place
+    in the line are flipped; what begins in the middle of a sector takes two. (Found on an H200, log, run 38: equal to Nsight Compute's
+    wavefronts of such copies for tiles in rows, padded, shifted and swizzled; for lanes in no order a tenth off.)
+    """
+    apart, flipped = targets // SECTOR - sources // SECTOR & 3, (targets // SECTOR ^ sources // SECTOR) & 3
+    line = (sources - np.where(sources >= 0, sources, np.iinfo(np.int64).max).min(axis=1, keepdims=True) // LINE * LINE) // LINE
+    lines = (line << 24 | targets // LINE) << 3 | ((targets ^ sources) // _COPIED & 1) << 2
+    keys = (np.where(sources >= 0, lines | way, -1) for way in (apart, flipped))
+    return np.minimum(*(np.count_nonzero(np.diff(np.sort(key, axis=1), axis=1, prepend=-1), axis=1) for key in keys))
 
 
 def block_path(

@@ -6,6 +6,7 @@ import pytest
 from helpers.run.kernel import compile as compile_kernel
 from helpers.sim.code.sass import parse
 from helpers.sim.counting.machine_code import block_path, instruction_counts
+from helpers.sim.counting.machine_code.block_paths import copy_requests
 from helpers.sim.counting.machine_code.slicing import usual_way
 
 DIVIDES = """__global__ void k(const float* x, float* y) {
@@ -38,3 +39,68 @@ def test_code_without_such_calls_is_the_same():
     compiled = compile_kernel(DIVIDES % "x[i] * 2").compiled
     function = parse(compiled.sass)[compiled.symbol]
     assert usual_way(function) is function
+
+
+LANE = np.arange(32)
+
+
+def rows(lanes, pitch, begin=0):
+    return begin + LANE // lanes * pitch + LANE % lanes * 16
+
+
+@pytest.mark.parametrize(
+    ("targets", "sources", "expected"),
+    [
+        (rows(4, 64), rows(4, 8192), 8),
+        (rows(4, 80), rows(4, 8192), 15),
+        (rows(4, 96), rows(4, 8192), 10),
+        (rows(8, 144), rows(8, 8192), 10),
+        (rows(16, 272), rows(16, 8192), 8),
+        (rows(16, 272, 16), rows(16, 8192), 10),
+        (rows(16, 272, 32), rows(16, 8192), 12),
+        (rows(2, 48), rows(2, 8192), 24),
+        (rows(32, 512), rows(32, 0), 4),
+        (rows(32, 512, 16), rows(32, 0), 12),
+        (rows(32, 512, 48), rows(32, 0), 16),
+        (rows(4, 64) ^ LANE // 4 % 4 * 16, rows(4, 8192), 8),
+        (rows(8, 128) ^ LANE // 8 % 8 * 16, rows(8, 8192), 4),
+        (16 * (31 - LANE), 16 * LANE, 4),
+        (128 * LANE, 16 * LANE, 32),
+        (16 * LANE, 8192 * LANE, 32),
+    ],
+)
+def test_copies_past_l1_ask_as_often_as_nsight_compute_counts_wavefronts(targets, sources, expected):
+    """Of tiles in rows, padded, shifted and swizzled, on an H200 (kernels/LOG.md, run 38)."""
+    assert copy_requests(sources[None] + (140 << 40), targets[None]).tolist() == [expected]
+    half = np.where(LANE < 16, sources, -1)
+    assert copy_requests(half[None], targets[None])[0] <= expected, "lanes that are idle ask for nothing"
+
+
+COPIES = """#include <cuda_pipeline.h>
+__global__ void k(const char* from, char* out) {
+    __shared__ __align__(128) char tile[8 * 80];
+    const int lane = threadIdx.x, at = lane / 4 * %d + lane %% 4 * 16;
+    %s
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    out[lane] = tile[lane * 5];
+}"""
+COPY = {
+    "cg": "__pipeline_memcpy_async(&tile[at], &from[lane / 4 * 8192 + lane % 4 * 16], 16);",
+    "ca": """asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" :: "r"((unsigned)__cvta_generic_to_shared(&tile[at])),
+        "l"(&from[lane / 4 * 8192 + lane % 4 * 16]));""",
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "pitch", "lookups", "wavefronts"), [("cg", 64, 8, 0), ("cg", 80, 15, 0), ("ca", 64, 8, 4), ("ca", 128, 8, 8)]
+)
+def test_a_path_says_what_its_copies_take_of_the_unit(way, pitch, lookups, wavefronts):
+    """Through L1 its lines are looked up, and what comes is written by the banks that it goes to (run 38)."""
+    compiled = compile_kernel((COPIES % (pitch, COPY[way])).replace("8 * 80", "8 * 128"), arch="sm_90").compiled
+    given = (np.zeros(8 * 8192, np.int8), np.zeros(32, np.int8))
+    path, why = block_path(compiled, (1, 1, 1), (32, 1, 1), given, 0, 1 << 10)
+    assert path is not None, why
+    (cost,) = [visit.costs[k] for visit in path.visits for k in visit.costs if path.function.instructions[k].name == "LDGSTS"]
+    assert (cost.lookups, cost.wavefronts) == (lookups, wavefronts)
