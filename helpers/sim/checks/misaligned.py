@@ -22,6 +22,11 @@ SHARED_ADVICE = (
     "A vector access of {0} bytes needs an address that is a multiple of {0}: check the index, that a row of {1}, padding included, is a "
     "multiple of {0} bytes long, and that {1} is declared with __align__({0})."
 )
+OF_ITS_BEGINNING = "Declare it __shared__ __align__({}) …: without that, where it begins depends on the arrays beside it."
+OF_A_PART = (
+    "It is a part of a larger array, as a + 1 is of a. Pass what begins at a multiple of {0} bytes, or let the kernel look at the "
+    "pointer and access fewer bytes at a time where it is none."
+)
 BOX, PATTERN = 128, 1024  # bytes: where a box of a tensor copy may begin in shared memory, and what every swizzle's pattern repeats within
 ADVISED = {KIND: "A vector access of n bytes needs an address that is a multiple of n: check the pointer and the leading dimension."}
 
@@ -30,31 +35,43 @@ def in_device_memory(m: Machine, site: Site, allocations, offsets: np.ndarray, w
     """Threads (bad, per lane) access device memory so."""
     block, thread, offset, count = m.example(bad, offsets)
     here = DEVICE_BASE + offset
-    array = next(((one.name, here - one.base) for one in allocations if one.base <= here < one.base + one.nbytes), None)
-    _stop(m, site, "an access", here, width, array, None, (block, thread, count))
+    holding = [one for one in allocations if one.base <= here < one.base + one.nbytes]
+    array, begins, advice = next(((one.name, here - one.base) for one in holding), None), "", None
+    if holding and all(_by_its_beginning(here, here - one.base, width) for one in holding):  # of those that overlap, any may be meant
+        begins, advice = f"address {holding[0].base:#x}", OF_A_PART.format(width)
+    _stop(m, site, "an access", here, width, array, (begins, advice), (block, thread, count))
 
 
 def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, bad: np.ndarray) -> NoReturn:
     """Threads (bad, per lane) access shared memory so."""
     block, thread, offset, count = m.example(bad, offsets)
     array = array_at(m.program, offset)
-    advice = SHARED_ADVICE.format(width, array[0]) if array else None
-    _stop(m, site, "a shared-memory access", offset, width, array, advice, (block, thread, count))
+    begins, advice = "", SHARED_ADVICE.format(width, array[0]) if array else None
+    if array and _by_its_beginning(offset, array[1], width):
+        begins, advice = f"byte {offset - array[1] - m.program.shared_start:,} of shared memory", OF_ITS_BEGINNING.format(width)
+    _stop(m, site, "a shared-memory access", offset, width, array, (begins, advice), (block, thread, count))
 
 
-def _stop(m: Machine, site: Site, what: str, address: int, width: int, array, advice: str | None, example) -> NoReturn:
-    """Add the finding and end the launch. array: (that the access is to, byte of it) or None. example: (block, thread, how many)."""
-    block, thread, count = example
+def _by_its_beginning(address: int, byte: int, width: int) -> bool:
+    """Would an address that is `byte` bytes behind the beginning of its array be a multiple of `width`, if the array began at one?"""
+    return byte % width == 0 and address % width != 0
+
+
+def _stop(m: Machine, site: Site, what: str, address: int, width: int, array, why: tuple[str, str | None], example) -> NoReturn:
+    """Add the finding and end the launch. array: (that the access is to, byte of it) or None. why: where it begins, if that is at fault,
+    and the advice. example: (block, thread, how many)."""
+    (begins, advice), (block, thread, count) = why, example
     name, byte = array or ("", 0)
     where = f" (byte {byte:,} of {name})" if name else ""
+    since = f", since {name} itself begins at {begins}, no multiple of {width}" if begins else ""
     what = f"{what} of {width} bytes"
     m.findings.add(
-        KIND, site.line, f"{what[0].upper()}{what[1:]} at address {address:#x}{where}, which is not a multiple of {width}.",
+        KIND, site.line, f"{what[0].upper()}{what[1:]} at address {address:#x}{where}, which is not a multiple of {width}{since}.",
         block=block, thread=thread, count=count, advice=advice, array=name, sites=(site,),
     )  # fmt: skip
     m.findings.stop(
-        f"{m.where(site.line)}: {what} at an address{where} that is not a multiple of {width} (thread {thread} of block {block}). "
-        "The hardware stops here.",
+        f"{m.where(site.line)}: {what} at an address{where} that is not a multiple of {width}{since} (thread {thread} of block {block}). "
+        f"The hardware stops here.{f' {advice}' if begins else ''}",
         site.line,
     )
 

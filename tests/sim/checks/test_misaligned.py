@@ -1,7 +1,8 @@
-"""Arrays whose place fits a wide access by chance."""
+"""Arrays whose beginning fits no wide access, or one by chance."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import helpers
@@ -92,3 +93,58 @@ def test_a_check_remarks_it_and_takes_the_kernel():
     assert "Declare" not in str(gemm.check(helpers.compile(source, entry=step.entry), problem, on="cpu"))
     report = gemm.check(kernel, problem, on="cpu")
     assert report.passed and "16 bytes of Bs at once" in str(report)
+
+
+OF_FOUR = """extern "C" __global__ void f(const float* b, float* y, int i) {
+    __shared__ char flag[8];
+    __shared__ %s float tile[68];
+    int t = threadIdx.x;
+    flag[t & 7] = 1;
+    for (int j = t; j < 68; j += 16) tile[j] = j;
+    __syncthreads();
+    float4 v = *reinterpret_cast<const float4*>(&%s[4 * t + i]);
+    y[t] = v.x + v.y + flag[0];
+}"""
+LARGER = np.zeros(100, np.float32)
+
+
+@pytest.mark.parametrize(("findings", "long"), [(True, False), (False, False), (True, True)])  # long: native code runs first
+@pytest.mark.parametrize(
+    ("asked", "name", "b", "i", "byte", "begins"),
+    [
+        ("", "tile", LARGER, 0, 0, "byte 8 of shared memory"),
+        ("", "tile", LARGER, 4, 16, "byte 8 of shared memory"),
+        ("", "tile", LARGER, 1, 4, ""),  # the index is at fault by itself
+        ("__align__(16)", "tile", LARGER, 2, 8, ""),
+        ("__align__(16)", "tile", LARGER, 0, None, ""),
+        ("", "b", LARGER[1:], 0, 0, "address 0x7f"),
+        ("", "b", LARGER[3:], 4, 16, "address 0x7f"),
+        ("", "b", LARGER[1:], 2, 8, ""),
+        ("", "b", LARGER, 1, 4, ""),
+        ("", "b", LARGER[4:], 0, None, ""),
+    ],
+)
+def test_an_array_that_begins_at_no_multiple_itself_is_what_is_told(findings, long, asked, name, b, i, byte, begins):
+    """Then the byte of the array says nothing: it is a multiple."""
+    kernel = helpers.compile(OF_FOUR % (asked, name))
+    arguments = [b, np.zeros(16, np.float32), i]
+    if byte is None:
+        assert not kernel.launch(1, 16, arguments, on="cpu", findings=findings, long=long, counters=False).findings
+        return
+    with pytest.raises(helpers.RunError) as stopped:
+        kernel.launch(1, 16, arguments, on="cpu", findings=findings, long=long, counters=False)
+    said = stopped.value.message
+    assert f"(byte {byte} of {name}) that is not a multiple of 16" in said and said.startswith("line 8: ")
+    assert (f"16, since {name} itself begins at {begins}" in said) == (", no multiple of 16 (thread" in said) == bool(begins)
+    assert ("Declare it __shared__ __align__(16) …" in said) == (name == "tile" and bool(begins))
+    assert ("a part of a larger array" in said) == (name == "b" and bool(begins))
+    for finding in stopped.value.findings:
+        assert (f"since {name} itself begins at {begins}" in finding.message) == bool(begins)
+        assert finding.advice in said or not begins
+
+
+def test_of_arrays_that_overlap_neither_is_said_to_begin_wrongly():
+    """Which of the two the address was computed from is not known."""
+    kernel = helpers.compile(OF_FOUR % ("", "b"))
+    with pytest.raises(helpers.RunError, match="not a multiple of 16 \\(thread"):
+        kernel.launch(1, 16, [LARGER, LARGER[1:], 1], on="cpu")
