@@ -33,6 +33,9 @@ TOO_FEW_GIVEN = (
 OF_AN_ARRAY = "Check the index against the extent of {}."
 LOCAL_ADVICE = "An index into an array inside the kernel is too large or negative."
 
+NULL, THROUGH_NULL = 1 << 20, "through a null pointer"  # addresses below it, and what is said of them
+FAR_FROM_ALL = "at address {:#x}, far from every array"
+
 
 def _verb(site: Site) -> str:
     return "reads" if site.op in (AccessKind.LOAD, AccessKind.MATRIX_LOAD) else "writes" if site.op is AccessKind.STORE else "accesses"
@@ -49,18 +52,18 @@ def in_device_memory(
     address = DEVICE_BASE + offset
     name, distance, side = nearest(allocations, offset, width)
     fatal = name is None or distance > FAR
-    start = None if address < 1 << 20 else start_of(m, site, allocations)
+    start = None if address < NULL else start_of(m, site, allocations)
     if start is not None:
         name, distance, side = nearest([start], offset, width)
     before, behind = rest_of(name) if name is not None else (0, 0)
     advice = None
-    if address < 1 << 20:
-        name, what = None, "through a null pointer"
+    if address < NULL:
+        name, what = None, THROUGH_NULL
     elif start is not None and distance > FAR:
         what = place_of(start, address - start.base, any(DEVICE_BASE + argument.base == start.base for argument in m.memory.arguments))
         advice = advice_on(address - start.base, {1, start.itemsize, width})
     elif fatal:
-        name, what = None, f"at address {address:#x}, far from every array"
+        name, what = None, FAR_FROM_ALL.format(address)
     else:
         what = _beside(distance, side, name)
         if distance <= (before if side == "before" else behind - width):
@@ -107,6 +110,16 @@ def _beside(distance: int, side: str, name: str | None) -> str:
     if not distance:
         return f"just {side} {name}"
     return f"that {'reach' if side.startswith('across') else 'lie'} {distance} bytes {side} {name}"
+
+
+def of_a_stretch(allocations, offset: int, nbytes: int) -> str:
+    """Where bytes that a bulk copy reads or writes lie, as said behind them."""
+    name, distance, side = nearest(allocations, offset, nbytes)
+    if DEVICE_BASE + offset < NULL:
+        return THROUGH_NULL
+    if name is None or distance > FAR:
+        return FAR_FROM_ALL.format(DEVICE_BASE + offset)
+    return f"that begin {distance} bytes before {name}" if side == "before" else _beside(distance, side, name)
 
 
 def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, bad: np.ndarray) -> None:

@@ -121,12 +121,10 @@ def _global(m, site, lanes, addresses: np.ndarray, nbytes: np.ndarray) -> np.nda
     )  # fmt: skip
     where = np.searchsorted(memory.starts, offsets, side="right") - 1
 
-    def reach(i):
-        near, distance, side = out_of_bounds.nearest(memory.allocations, int(offsets[i]), int(nbytes[i]))
-        what = f"{distance} bytes {side} {near}" if near is not None else f"address {addresses[i]:#x}, far from every array"
-        return f"A bulk copy of {nbytes[i]} bytes reaches {what}."
-
-    out_of_bounds.by_bulk_copy(m, site, lanes, (where < 0) | (offsets + nbytes > memory.ends[where]), reach)
+    out_of_bounds.by_bulk_copy(
+        m, site, lanes, (where < 0) | (offsets + nbytes > memory.ends[where]),
+        lambda i: f"A bulk copy of {nbytes[i]} bytes {out_of_bounds.of_a_stretch(memory.allocations, int(offsets[i]), int(nbytes[i]))}.",
+    )  # fmt: skip
     return offsets
 
 

@@ -6,6 +6,7 @@ Tests of: helpers.sim.checks.landings, helpers.sim.machine.copies
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -110,6 +111,46 @@ def _bytes(case):
     for block in range(blocks):
         data[(1 + block) * cases.WINDOW :][: cases.WINDOW] = window
     return data
+
+
+OF_16_BYTES = """#include <cuda/barrier>
+__global__ void k(const float* a, float* out, long long at) {
+    __shared__ alignas(16) float tile[32];
+    __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+    if (threadIdx.x == 0) init(&bar, blockDim.x);
+    __syncthreads();
+    if (threadIdx.x == 0) cuda::memcpy_async((float4*)tile, (const float4*)(a + at), cuda::aligned_size_t<16>(32), bar);
+    bar.arrive_and_wait();
+    out[threadIdx.x] = tile[threadIdx.x & 3];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("given", "at", "where"),
+    [
+        (12, 4, None),
+        (11, 4, "that reach 4 bytes across the end of a"),
+        (8, 4, "that reach 16 bytes across the end of a"),
+        (4, 4, "just past the end of a"),
+        (3, 4, "that lie 4 bytes past the end of a"),
+        (12, -4, "that begin 16 bytes before a"),
+        (12, 1 << 30, "at address 0x7f01[0-9a-f]{8}, far from every array"),
+    ],
+)
+def test_a_copy_outside_is_worded_as_any_access(given, at, where):
+    kernel = helpers.compile(OF_16_BYTES)
+    arguments = [np.zeros(given, np.float32), np.zeros(32, np.float32), at]
+    if where is None:
+        assert not kernel.launch(1, 32, arguments, on="cpu").findings
+        return
+    with pytest.raises(helpers.RunError) as stopped:
+        kernel.launch(1, 32, arguments, on="cpu")
+    assert re.match(rf"line 7: A bulk copy of 32 bytes {where}\. The hardware stops here\.", stopped.value.message)
+
+
+def test_a_copy_through_a_null_pointer_is_told_as_that():
+    with pytest.raises(helpers.RunError, match="A bulk copy of 32 bytes through a null pointer"):
+        helpers.compile(OF_16_BYTES).launch(1, 32, [None, np.zeros(32, np.float32), 0], on="cpu")
 
 
 @pytest.mark.parametrize("what, kind, corner", [
