@@ -388,7 +388,9 @@ _IN_A_SENTENCE = {
     OTHERS: "they compute, and have signatures of their own",
     SPILLS: "they keep much in local memory",
 }
-_SOME = 0.01  # conversions, or atomic operations, for each FP32 instruction of a warp, from which a product is like none on record
+# Float64 instructions, conversions of it or atomic operations, for each FP32 instruction of a warp, from which a product is like none on
+# record. A loop's bound or a scalar that is worked out in double stays far below.
+_SOME = 0.01
 _WIDE = re.compile(r"\bcvt(?:\.r\w)?\.(?:f32\.f64|f64\.f32)\b")
 _SPILLED = 0.02  # local loads and stores for each FP32 instruction of a warp, from which they count
 _STREAMED = 8  # instructions of threads for each byte of DRAM, up to which a launch moves data
@@ -404,13 +406,18 @@ def _class_by_unit(need: Demand) -> str:
     """The same by where it computes and what feeds that, whatever else it executes."""
     if need.matrix_types:
         return TENSOR_CORES if need.in_signature else TENSOR_OTHERS
-    if need.dtype != "float32" or need.fp64_warps:
+    if need.dtype != "float32" or _some_float64(need):
         return ""
     if not need.in_signature:
         return STREAMS if need.instructions * WARP < _STREAMED * need.least_bytes else OTHERS
     if need.fp64_conversions > _SOME * need.fp32_warps or need.shared_atomics > _SOME * need.fp32_warps:
         return ""
     return class_of_float32(need.shared_loads, need.fp32_warps, need.local_requests)
+
+
+def _some_float64(need: Demand) -> bool:
+    """Is some of what it computes float64? Where it is no product, of all its instructions: it need not compute on floats at all."""
+    return need.fp64_warps > _SOME * (need.fp32_warps if need.in_signature else max(need.fp32_warps, need.instructions))
 
 
 def class_of_float32(shared_loads: float, fp32_warps: float, local_requests: float) -> str:
@@ -456,8 +463,12 @@ def _unlike(need: Demand) -> str:
         return "they computed on FP32 lanes and this one does on tensor cores; a real time will rather be longer"
     if kernel_class(need) == SPILLS:
         return "they keep little in local memory"
-    if need.dtype == "float32" and not need.fp64_warps:
-        return "they convert no float64" if need.fp64_conversions else "they add up without atomic operations on shared memory"
+    if need.dtype == "float32" and not _some_float64(need):
+        converts = need.fp64_conversions > _SOME * need.fp32_warps
+        return "they convert no float64" if converts else "they add up without atomic operations on shared memory"
+    if need.dtype == "float32" and need.fp64_warps < need.fp32_warps / 2:
+        share = need.fp64_warps / (need.fp64_warps + need.fp32_warps)
+        return f"without tensor cores they were float32, and {share:.0%} of this one's arithmetic on floating-point numbers is float64"
     return f"without tensor cores they were float32 and this is {element_type(need.dtype).label if need.dtype != 'float32' else 'float64'}"
 
 

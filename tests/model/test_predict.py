@@ -281,6 +281,49 @@ def test_a_prediction_of_a_run_says_what_limits_it_and_how_wrong_it_may_be():
         run.predict(gpu="abacus")
 
 
+BY_DOUBLES = """
+extern "C" __device__ constexpr int block_shape[] = {32, 32, 1}, tile_shape[] = {32, 32};
+extern "C" __global__ void k(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    __shared__ float As[32][32], Bs[32][32];
+    float sum = 0;
+    const int i = blockIdx.y * 32 + threadIdx.y, j = blockIdx.x * 32 + threadIdx.x;
+    for (int t = 0; t < K / 32; t++) {
+        As[threadIdx.y][threadIdx.x] = A[i * lda + t * 32 + threadIdx.x];
+        Bs[threadIdx.y][threadIdx.x] = B[(t * 32 + threadIdx.y) * ldb + j];
+        __syncthreads();
+        for (int k = 0; k < 32; k++) sum += As[threadIdx.y][k] * Bs[k][threadIdx.x];
+        __syncthreads();
+    }
+    C[i * ldc + j] = sum;
+}"""
+OF_A_STEP = (
+    "        __syncthreads();\n    }",
+    "        more = more * As[threadIdx.y][0] + Bs[0][threadIdx.x];\n        __syncthreads();\n    }",
+)
+
+
+@pytest.mark.parametrize(
+    ("edits", "says"),
+    [
+        ([], "kernels like this one (tiles in shared memory), none of which it was fitted on"),
+        ([("K / 32", "ceil(K / 32.0)")], "kernels like this one (tiles in shared memory), none of which it was fitted on"),
+        ([("= sum;", "= 1.5 * sum;")], "kernels like this one (tiles in shared memory), none of which it was fitted on"),
+        ([("float sum", "double sum"), ("+= As", "+= (double)As")], "they were float32 and this is float64)"),
+        ([("float sum", "double sum")], "they were float32 and this is float64)"),
+        ([("float sum = 0", "float sum = 0; double more = 0"), OF_A_STEP, ("= sum;", "= sum + more;")],
+         "they were float32, and 3% of this one's arithmetic on floating-point numbers is float64)"),
+    ],
+)  # fmt: skip
+def test_a_kernel_computes_in_float64_if_its_arithmetic_does(edits, says):
+    """A loop's bound that is a double was taken for that."""
+    source = BY_DOUBLES
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    kernel = helpers.compile(source)
+    assert says in gemm.count(kernel, gemm.problem_for(kernel, 256, 256, 256)).predict().error
+
+
 @pytest.mark.slow
 def test_wide_tiles_and_shared_atomics_are_like_no_recorded_kernel():
     """One was said to be like tiles in shared memory, the other like tiles in registers, with the machine code of its branch."""
