@@ -197,6 +197,9 @@ _ADVICE = (
     (r"namespace \"cub\" has no member \"(Max|Min|Sum|Equality|Inequality|Difference|Division)\"",
      "CUB 3 took its own operators away: write cuda::maximum<>{} for cub::Max(), cuda::minimum<>{} for cub::Min(), cuda::std::plus<>{} for "
      "cub::Sum(), and cuda::std::equal_to, not_equal_to, minus or divides for the others."),
+    (r"[\"']register[\"'] storage class specifier",
+     "Leave the word out, here and wherever else it stands: it has no effect, the compiler chooses what is kept in registers, and C++17 "
+     "removed it."),
     (r"'tcgen05\.\S*' not supported on",
      "Blackwell's tensor memory needs its own target: arch='sm_100a' (in the magic: --arch sm_100a)."),
     (r"uses too much shared data",

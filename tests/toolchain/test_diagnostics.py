@@ -30,6 +30,8 @@ from helpers.toolchain.kernels import kernels
         ("", None, "empty"),
         ("   \n", None, "empty"),
         ("__global__ void k(int n,\n  float* restrict p) { p[0] = n; }", 2, "CUDA spells it __restrict__"),
+        ("__global__ void k(float* p) {\n  register float x = p[0];\n  for (register int i = 0; i < 9; i++) p[i] = x;\n}", 2,
+         "(and in line 3)\n      → Leave the word out, here and wherever else it stands: it has no effect"),
     ],
 )  # fmt: skip
 def test_mistakes_are_explained_at_the_cells_own_line(source, line, expected):
