@@ -70,8 +70,9 @@ from .problem import Problem, SampledProblem, ShiftedProblem
 from .product_runs import CHECKED_WALK, few_multiprocessors, need, run, run_sample
 from .product_runs import count as count
 from .product_runs import count_sample as count_sample
+from .shared_beginning import depends_on_it
 from .tile_order import many_tiles, taken_twice, thin, tiles_apart, unreached, unwalked
-from .where_right import where_right
+from .where_right import plain_problems, where_right
 
 _FEWEST_SHARED, _SHARES = 3, 288  # tiles along a side where blocks wait for each other, and of these tiles times blocks that share one
 PATIENCE = 8.0  # seconds that a small shape may always take
@@ -208,7 +209,7 @@ def check(
             for finding in found:
                 findings.setdefault((finding.kind, finding.line, finding.other_line, finding.array), finding)
             if case.message:
-                wrong_here[index] = functools.partial(_is_right, problem, min(seconds, patience))
+                wrong_here[index] = functools.partial(_is_right, min(seconds, patience), problem=problem)
             told = case.message or _ENDLESS_BEHIND in case.remark
             if not told and on != "cpu" and not isinstance(problem, ShiftedProblem):  # what goes to a GPU is not shifted there
                 if place(on, kernel) == "gpu":
@@ -239,21 +240,21 @@ def check(
     chance = misaligned.by_chance(program) if program and not findings else ""
     waiting = problems[longest] if put_off and order == [longest] else None
     untried = len(problems) - len(cases) - (waiting is not None)
-    right, wrong = "", bool(findings or any(case.message for case in cases.values()))
+    right, moved, wrong = "", (), bool(findings or any(case.message for case in cases.values()))
     if causes:
         in_order = tuple(_told(kernel, *_of_few_bits(kernel, cases, wrong_here), not findings))
         ends = not any(finding.kind == "endless" for finding in findings.values())
         if seed is not None and ends and wrong:
             short = min(seconds, patience)
-            right = where_right(
-                kernel, in_order, functools.partial(_is_right, seconds=short, kernel=kernel), functools.partial(_is_near, kernel, short)
-            )
+            is_right, is_near = functools.partial(_is_right, short), functools.partial(_is_near, short)
+            right = where_right(kernel, in_order, functools.partial(is_right, kernel), functools.partial(is_near, kernel))
+            moved = () if right else depends_on_it(kernel, plain_problems(kernel), is_right, is_near)
     else:
         in_order = tuple(_stored_by(kernel, [cases[index] for index in sorted(cases)]))
     return CheckReport(
         kernel.name, in_order, tuple(findings.values()), on=used, source=kernel.source, untried=untried, seed=seed, waiting=waiting,
         results_alone=results_alone, where_right=right,
-        remarks=tuple(filter(None, (*(_of_shared_memory(kernel) if wrong else ()), taken_for_bias(kernel), chance, far))),
+        remarks=tuple(filter(None, (*(_of_shared_memory(kernel) if wrong else ()), *moved, taken_for_bias(kernel), chance, far))),
     )  # fmt: skip
 
 
@@ -435,7 +436,7 @@ def _beyond_tile(kernel: Kernel, seed: int) -> _Beyond:
     return _Beyond(found, Kernel(replace(kernel.compiled, constants=constants)) if whole else kernel)
 
 
-def _is_right(problem: Problem, seconds: float, kernel: Kernel) -> bool:
+def _is_right(seconds: float, kernel: Kernel, problem: Problem) -> bool:
     """Does the kernel compute the product, without a finding?"""
     try:
         case, findings = _check_one(kernel, problem, "cpu", seconds)
@@ -444,7 +445,7 @@ def _is_right(problem: Problem, seconds: float, kernel: Kernel) -> bool:
     return not case.message and not findings
 
 
-def _is_near(kernel: Kernel, seconds: float, bits: int, problem: Problem) -> bool:
+def _is_near(seconds: float, kernel: Kernel, bits: int, problem: Problem) -> bool:
     """The same, or off by no more than sums in so many bits are."""
     problem = fitted(kernel, problem)
     arrays = problem.arrays()
@@ -495,7 +496,7 @@ def _told(kernel: Kernel, cases: list[Case], explained: bool = False, clean: boo
     failed = [index for index, case in enumerate(cases) if case.message]
     if failed and all(cases[index].problem.near_special_factors() for index in failed):  # then they may be the cause
         first = cases[failed[0]]
-        said = likely_causes.near_factors(first.problem, lambda other: _is_right(other, PATIENCE, kernel))
+        said = likely_causes.near_factors(first.problem, lambda other: _is_right(PATIENCE, kernel, other))
         cases[failed[0]] = replace(first, message=first.message + said)
     return [_with_narrow(kernel, case) for case in cases]
 

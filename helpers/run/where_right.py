@@ -95,6 +95,11 @@ def _where(kernel: Kernel, cases: Sequence[Case], is_right: Callable[[Problem], 
     return f"It is {right}{where}: {shapes}, without a finding.{others}" if found or bits else ""
 
 
+def plain_problems(kernel: Kernel) -> tuple[Problem, Problem]:
+    """Products that meet all demands: one for kernels that want beta = 0, one for those that want it to be something else."""
+    return _plain(kernel), replace(_plain(kernel), beta=0.75)
+
+
 def _plain(kernel: Kernel) -> Problem:
     """Two rows and two columns of tiles, whole ones, and two whole steps along K for each slice."""
     shape = geometry(kernel)
