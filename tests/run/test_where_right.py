@@ -139,6 +139,69 @@ def test_which_rows_may_have_no_padding_is_said():
     )
 
 
+PLAIN = """
+extern "C" __device__ constexpr int block_shape[] = {%(tile)s, 16, 1};
+extern "C" __device__ constexpr int tile_shape[] = {16, %(tile)s};
+extern "C" __global__ void plain(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C, int ldc) {
+    int i = blockIdx.y * 16 + threadIdx.y, j = blockIdx.x * %(tile)s + threadIdx.x;
+    float sum = 0;
+    %(loop)s
+    C[i * N + j] = %(result)s;
+}"""
+ROW_BY_ROW = "for (int k = 0; k < N; k++) sum += A[i * N + k] * B[k * N + j];"
+DEEP_STEPS = "for (int k = 0; k < K; k += 128) for (int u = 0; u < 128; u++) sum += A[i * K + k + u] * B[(k + u) * N + j];"
+PACKED = "rows of A, B and C have no padding"
+
+
+@pytest.mark.parametrize(
+    ("tile", "loop", "result", "where", "tried"),
+    [
+        (16, ROW_BY_ROW, "sum", f"M = N = K, alpha is 1, beta is 0, {PACKED} and M is a multiple of 16", "128 × 128 × 128"),
+        (32, ROW_BY_ROW, "sum", f"M = N = K, alpha is 1, beta is 0, {PACKED} and M is a multiple of 32", "128 × 128 × 128"),
+        (64, ROW_BY_ROW, "sum", f"M = N = K, alpha is 1, beta is 0, {PACKED} and M is a multiple of 64", "128 × 128 × 128"),
+        (16, ROW_BY_ROW, "alpha * sum + beta * C[i * N + j]", f"beta is not 0, M = N = K, {PACKED} and M is a multiple of 16", "128 × 128 × 128"),
+        (16, ROW_BY_ROW.replace("k++)", "k += 128) for (int u = 0; u < 128; u++)").replace("+ k]", "+ k + u]").replace("[k *", "[(k + u) *"), "sum",
+         f"M = N = K, alpha is 1, beta is 0, {PACKED} and M is a multiple of 128", "128 × 128 × 128"),
+        (16, DEEP_STEPS, "sum", f"alpha is 1, beta is 0, {PACKED}, M is a multiple of 16, N is a multiple of 16 and K is a multiple of 128", "32 × 32 × 128"),
+    ],
+)  # fmt: skip
+def test_squares_and_deep_steps_are_tried(tile, loop, result, where, tried):
+    """Both are usual in public: extents that take each other's place, and loops of 128 of K."""
+    report = told(PLAIN % {"tile": tile, "loop": loop, "result": result})
+    said = report.where_right
+    assert not report.correct and said.startswith(f"It is right where {where}: {tried}"), said
+    assert ("which of M, N and K stands where" in said) == ("M = N = K" in where)
+    assert "the edges that tiles hang over (row < M, column < N and k < K)" in said
+
+
+def test_a_single_size_is_not_called_a_multiple():
+    """Of a kernel whose extents are numbers in its source."""
+    said = told(PLAIN % {"tile": 16, "loop": ROW_BY_ROW.replace("N", "128"), "result": "sum"}).where_right
+    assert said.startswith(f"It is right where M = N = K, alpha is 1, beta is 0, {PACKED} and M is 128: 128 × 128 × 128"), said
+
+
+@pytest.mark.parametrize("bound", ["min(K, N)", "min(K, M)"])
+def test_what_is_right_for_other_shapes_too_is_not_said_to_want_squares(bound):
+    """Of 55 shapes three in four are right: K need only not be the largest."""
+    report = told(TILED, [("k0 < K; k0", f"k0 < {bound}; k0")])
+    assert not report.correct and "M = N = K" not in report.where_right
+
+
+def test_what_is_called_a_step_and_is_none_is_not_taken_for_one():
+    """With K = 2 the loop would go beyond the matrices; squares are right then, and no better than others."""
+    said = told("constexpr int BK = 1;" + PLAIN % {"tile": 16, "loop": DEEP_STEPS, "result": "sum"}).where_right
+    assert said.startswith(
+        f"It is right where alpha is 1, beta is 0, {PACKED}, M is a multiple of 16, N is a multiple of 16 and K is a multiple of 128"
+    )
+
+
+def test_a_square_that_is_right_by_its_guards_has_no_multiple():
+    """It adds nothing up where its matrices are no squares."""
+    said = told(TILED, [("k0 < K; k0", "k0 < (M == N && N == K ? K : 0); k0")]).where_right
+    assert said.startswith("It is right where M = N = K: 64 × 64 × 64")
+    assert said.endswith("For others look at which of M, N and K stands where.")
+
+
 @pytest.mark.parametrize(
     "edits",
     [
