@@ -96,9 +96,8 @@ def _where(kernel: Kernel, cases: Sequence[Case], is_right: Callable[[Problem], 
     meeting = [case for case in cases if case.problem.flops and all(demand.met(case.problem) for demand in found)]
     if any(case.message and not bits for case in meeting) or not all(is_right(case.problem) for case in meeting):
         return ""
-    if (
-        not bits and not square and not is_right(replace(_deep(kernel, plain.seed, step), beta=plain.beta))
-    ):  # asked where nothing else is wrong
+    deep = replace(_deep(kernel, plain.seed, step), beta=plain.beta)
+    if not bits and not square and not is_right(deep):  # asked where nothing else is wrong
         return ""
     edges = [demand.look_at for demand in found if demand.edge]
     look_at = [f"the edges that tiles hang over ({joined(edges, 'and')})"] if edges else []

@@ -443,7 +443,8 @@ class _Launch:
         kept = min(loop.trips, max(FEWEST_TRIPS, min(MOST_TRIPS, _ENOUGH // (resident * loop.size))))
         behind = visits[loop.first + loop.trips * loop.length :]
         before = sum(visit.instructions for visit in visits[: loop.first])
-        room = _LONGEST / resident - before - sum(visit.instructions for visit in behind)
+        after = sum(visit.instructions for visit in behind)
+        room = _LONGEST / resident - before - after
         kept = min(kept, max(LEAST_TRIPS, int(room // loop.size)))
         short = visits[: loop.first + kept * loop.length] + behind
         settled = max(1, kept // 3)
@@ -451,7 +452,7 @@ class _Launch:
         result = self._simulate(short, resident, marks, away, watched)
         measured = kept - 1 - settled
         per_trip = (result.reached[1] - result.reached[0]) / measured
-        executed = before + kept * loop.size + sum(visit.instructions for visit in behind)
+        executed = before + kept * loop.size + after
         more = max(0.0, (self._block(loop) - executed) / loop.size)
         cycles = result.cycles + more * per_trip
         return _Turn(cycles, result, 1 + more / measured, kept + more, per_trip)

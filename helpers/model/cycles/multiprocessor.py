@@ -434,27 +434,26 @@ class Multiprocessor:
             if kind == COPY:
                 group = self._group(warp)
                 group[0] += 1
-            for board in (step.result, step.sources):
-                if board >= 0:
-                    warp.holding[board] += 1
-                    warp.slow[board] = step.slow
             queue = self.queues[warp.home if kind == SHARED else SUB_PARTITIONS + warp.home]
-            queue.append((at + self.enter, warp, step, cost, visit, group))
+            self._put(queue, warp, step, cost, visit, group, at)
             if kind == LOAD or (step.past_l1 and len(queue) <= self.before_registers):
                 self._read_registers(warp, step, at + self.address)
-            self._look(at)
         elif kind == VARIABLE and step.pipe != "fp64" and self._behind_copies(warp.home):
-            for board in (step.result, step.sources):
-                if board >= 0:
-                    warp.holding[board] += 1
-                    warp.slow[board] = False
-            self.queues[warp.home].append((at + self.enter, warp, step, None, visit, None))
-            self._look(at)
+            self._put(self.queues[warp.home], warp, step, None, visit, None, at)
         else:
             if (board := step.result) >= 0 and at + step.latency > warp.free[board]:
                 warp.free[board], warp.slow[board] = at + step.latency, False
             if (board := step.sources) >= 0 and at + 2 > warp.free[board]:
                 warp.free[board], warp.slow[board] = at + 2, False
+
+    def _put(self, queue: deque, warp: _Warp, step: Scheduled, cost, visit: int, group, at: float) -> None:
+        """Let an instruction wait for the load/store unit, and hold its scoreboards."""
+        for board in (step.result, step.sources):
+            if board >= 0:
+                warp.holding[board] += 1
+                warp.slow[board] = step.slow
+        queue.append((at + self.enter, warp, step, cost, visit, group))
+        self._look(at)
 
     @staticmethod
     def _read_registers(warp: _Warp, step: Scheduled, when: float) -> None:
@@ -588,6 +587,8 @@ class Multiprocessor:
         _, warp, step, cost, visit, group = queue.popleft()
         begun = now - self.enter
         port = self.between_loads
+        if now > self.unit:
+            self.stream = now
         if step.kind == VARIABLE:
             taken, there = 0.0, begun + step.latency
         elif step.kind == SHARED:
@@ -603,14 +604,10 @@ class Multiprocessor:
             self.writes = there = max(self.writes, now) + sent
             if there - now > _WRITES_AHEAD:
                 taken = max(taken, sent)
+        elif step.past_l1:
+            taken, there = self._ask(step, cost, now)
         else:
             taken, there = self._load(warp, step, cost, visit, now, begun)
-        if step.past_l1:  # it asks while what the unit took before it is still served
-            hidden = min(self.backlog, now - self.stream) if now <= self.unit else 0.0
-            taken = max(self.copy_unit, self.asking - now - hidden)
-            self.stream = now + taken
-        elif now > self.unit:
-            self.stream = now
         self.unit = now + taken
         self.ports[number % SUB_PARTITIONS] = now + port
         if group is not None:
@@ -636,8 +633,6 @@ class Multiprocessor:
 
     def _load(self, warp: _Warp, step: Scheduled, cost, visit: int, now: float, begun: float) -> tuple[float, float]:
         """(cycles of the unit, when the data are there: of a copy, at the unit, which then writes them)."""
-        if step.past_l1:
-            return 0.0, self._ask(step, cost, now)
         taken = max(self.request, cost.lookups)
         if step.kind != COPY:
             taken = max(taken, cost.sectors / 4)
@@ -658,11 +653,13 @@ class Multiprocessor:
             heapq.heappush(self.arriving, (there, cost.wavefronts * self.wavefront))
         return taken, there
 
-    def _ask(self, step: Scheduled, cost, now: float) -> float:
-        """When the data are there of a copy past L1, which asks L2 for one line after the other."""
+    def _ask(self, step: Scheduled, cost, now: float) -> tuple[float, float]:
+        """The same of a copy past L1, which asks L2 for one line after the other while what the unit took before is still served."""
         self.asking = now + cost.lookups * self.copy_request
+        taken = max(self.copy_unit, self.asking - now - min(self.backlog, now - self.stream))
+        self.stream = now + taken
         self.l2 = max(self.l2, now) + max(cost.fetched * self.l2_sector, cost.asked * self.copy_l2)
-        return max(self.asking + step.latency, max(self.asking, self.l2) + self._away())
+        return taken, max(self.asking + step.latency, max(self.asking, self.l2) + self._away())
 
     def _away(self) -> float:
         """Cycles until a line is here that L2 is asked for now. Part of them, evenly, come from farther."""

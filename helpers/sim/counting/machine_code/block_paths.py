@@ -113,7 +113,7 @@ class PathRun(SliceRun):
             return
         taking_part = self._active(mask).reshape(-1, WARP).any(axis=1)
         self.by_data, each = True, self.scattered(i)
-        bringers = tuple(warp if there else -1 for warp, there in enumerate(taking_part.tolist()))
+        bringers = _each_for_itself(taking_part)
         lookups = max(1.0, each / _TAGS_PER_CYCLE)
         self.costs_now[i.index] = AccessCost(max(1, int(taking_part.sum())), 0.0, lookups, each, each, bringers, each)
 
@@ -150,8 +150,7 @@ class PathRun(SliceRun):
         if "BYPASS" in i.modifiers and places[0] is not None:
             requests, taking_part = copy_requests(rows, self._rows(places[0])), rows.max(axis=1) >= 0
             each = float(requests[taking_part].mean()) if taking_part.any() else 0.0
-            bringers = tuple(warp if there else -1 for warp, there in enumerate(taking_part.tolist()))
-            return AccessCost(warps, found.wavefronts, each, found.sectors, found.sectors, bringers, each)
+            return AccessCost(warps, found.wavefronts, each, found.sectors, found.sectors, _each_for_itself(taking_part), each)
         bringers, brought, fetched, asked = [-1] * len(rows), {}, 0, 0
         for warp, row in enumerate((rows // SECTOR).tolist()):
             lines = set()
@@ -177,6 +176,11 @@ class PathRun(SliceRun):
         return AccessCost(warps, found.wavefronts, lookups, found.sectors, fetched / warps, tuple(bringers), asked / warps)
 
 
+def _each_for_itself(taking_part: np.ndarray) -> tuple[int, ...]:
+    """The `bringers` where each warp that takes part fetches its own."""
+    return tuple(warp if there else -1 for warp, there in enumerate(taking_part.tolist()))
+
+
 def lookup_cycles(addresses: np.ndarray, width: int) -> np.ndarray:
     """Cycles of the load/store unit for warp accesses that hit L1: [n, 32] byte addresses (-1: idle lane) -> [n].
 
@@ -200,8 +204,8 @@ def copy_requests(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
     wavefronts of such copies for tiles in rows, padded, shifted and swizzled; for lanes in no order a tenth off.)
     """
     apart, flipped = targets // SECTOR - sources // SECTOR & 3, (targets // SECTOR ^ sources // SECTOR) & 3
-    line = (sources - np.where(sources >= 0, sources, np.iinfo(np.int64).max).min(axis=1, keepdims=True) // LINE * LINE) // LINE
-    lines = (line << 24 | targets // LINE) << 3 | ((targets ^ sources) // _COPIED & 1) << 2
+    first = np.where(sources >= 0, sources, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
+    lines = (sources // LINE - first // LINE << 24 | targets // LINE) << 3 | ((targets ^ sources) // _COPIED & 1) << 2
     keys = (np.where(sources >= 0, lines | way, -1) for way in (apart, flipped))
     return np.minimum(*(np.count_nonzero(np.diff(np.sort(key, axis=1), axis=1, prepend=-1), axis=1) for key in keys))
 

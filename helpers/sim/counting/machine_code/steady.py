@@ -74,8 +74,9 @@ def _same_groups(one, other) -> bool:
 
 
 def _same_bits(one, other) -> bool:
-    same = one.certain == other.certain and one.bits.shape == other.bits.shape and np.array_equal(one.bits, other.bits)
-    return one is other or (same and same_mask(one.lanes, other.lanes))
+    if one is other:
+        return True
+    return one.certain == other.certain and same_mask(one.lanes, other.lanes) and np.array_equal(one.bits, other.bits)
 
 
 class Trip:
