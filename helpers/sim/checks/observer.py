@@ -248,6 +248,11 @@ class SharedCheck(Observer):
         for name in self.arrays:
             setattr(self, name, pick(getattr(self, name)))
 
+    def put(self, name: str, m: Machine, access: Access, value: int) -> None:
+        """Let the array `name` be so much at the granules of an access: these first, for there may be more rows of it then."""
+        cells = access.touched(m, self.cells).cells
+        getattr(self, name).reshape(-1)[cells] = value
+
     def part(self, cells: SharedCells, pick: Callable[[np.ndarray], np.ndarray]) -> SharedCheck:
         """The same check for some of the blocks."""
         other = copy.copy(self)

@@ -48,14 +48,14 @@ class SwizzledTiles(SharedCheck):
 
     def write(self, m: Machine, access: Access) -> None:
         if self.copies and not access.remote:
-            self.brought.reshape(-1)[access.touched(m, self.cells).cells] = 0
+            self.put("brought", m, access, 0)
 
     def bulk_landed(self, m: Machine, access: PieceAccess, barrier: PhaseBarrier) -> None:
         tensor = access.piece.tensor
         brought = access.site, tensor and tensor.swizzle
         if brought not in self.copies:
             self.copies.append(brought)
-        self.brought.reshape(-1)[access.touched(m, self.cells).cells] = 0 if tensor is None else 1 + self.copies.index(brought)
+        self.put("brought", m, access, 0 if tensor is None else 1 + self.copies.index(brought))
 
     def matrix_read(self, m: Machine, access: MatrixAccess) -> None:
         if not access.overlaps and all(mode == access.mode for _, mode in self.copies):

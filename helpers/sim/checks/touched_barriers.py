@@ -31,11 +31,11 @@ class TouchedBarriers(SharedCheck):
         self.some = False
 
     def barrier_made(self, m: Machine, access: Access) -> None:
-        self.made.reshape(-1)[access.touched(m, self.cells).cells] = access.site.index + 1
+        self.put("made", m, access, access.site.index + 1)
         self.some = True
 
     def barrier_ended(self, m: Machine, access: Access) -> None:
-        self.made.reshape(-1)[access.touched(m, self.cells).cells] = 0
+        self.put("made", m, access, 0)
         self.some = bool(self.made.any())
 
     def read(self, m: Machine, access: Access) -> None:
