@@ -172,7 +172,7 @@ def _is_assembly(source: str, number: int | None) -> bool:
     return number is not None and 1 <= number <= len(lines) and bool(_ASSEMBLY.search(_in_code([lines[number - 1]])))
 
 
-_ASSEMBLY = re.compile(r"\basm\b")
+_ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\b")
 _STRINGS, _BETWEEN = re.compile(r'"(.*)"'), re.compile(r'"[\s#]*(\w*)[\s#]*"')
 _LABEL = re.compile(r"^[\s{]*[\w$]+:(?!:)")
 _NO_INSTRUCTION = re.compile(r"\.|//|(?:@!?\w+\s+)?bra\b")

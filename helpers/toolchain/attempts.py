@@ -96,9 +96,12 @@ def attempt(
 ) -> Attempt:
     """Compile `source` without its host code: what looks like it and, if `forgiving`, what the compiler refuses and no
     kernel misses; where a kernel `entry` is named, nor that one. Of cooperative groups first without what only its atomic
-    reductions and scans need. A source that asks for nvcc finds it; to headers NVRTC is NVRTC otherwise."""
-    if "__NVCC__" in strip_comments(source):
+    reductions and scans need. A source that asks for nvcc finds it, and has nvcc's `__asm__`; to headers NVRTC is NVRTC otherwise."""
+    code = strip_comments(source)
+    if "__NVCC__" in code:
         flags = (*flags, "-D__NVCC__")
+    if "__asm__" in code:
+        flags = (*flags, "-D__asm__=asm")
     cell = own_headers.alone(source)
     if _COOPERATIVE_GROUPS.search(source):
         quick = _attempt(cell, (*flags, _WITHOUT_LIBRARY), expressions, forgiving, None)

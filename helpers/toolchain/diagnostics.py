@@ -133,7 +133,7 @@ def at_assembly(item: Diagnostic, source: str) -> Diagnostic:
     return replace(item, line=having)
 
 
-_TEXT = re.compile(r'\basm\b[^"]*"|^\s*"')  # in a line of an asm statement's text
+_TEXT = re.compile(r'\b(?:asm|__asm__)\b[^"]*"|^\s*"')  # in a line of an asm statement's text
 
 
 def at_largest_shared(item: Diagnostic, ptx: str, source: str) -> Diagnostic:
@@ -176,6 +176,17 @@ _ADVICE = (
      "CUDA spells it with a capital: threadIdx, blockIdx, blockDim, gridDim."),
     (r"identifier \"(?P<what>half|__half|half2|nv_bfloat16|__nv_bfloat16)\" is undefined",
      "Half precision needs #include <cuda_fp16.h> (or <cuda_bf16.h>) at the top of the cell."),
+    (r"identifier \"__pipeline_\w+\" is undefined",
+     "Copies in stages by __pipeline_… need #include <cuda_pipeline.h> at the top of the cell."),
+    (r"identifier \"CUtensorMap\" is undefined", "Tensor maps need #include <cuda.h> at the top of the cell."),
+    (r"identifier \"(bf16|bfloat16|nv_bf16)\" is undefined",
+     "CUDA calls this type __nv_bfloat16: write #include <cuda_bf16.h> at the top of the cell, and below it using bf16 = __nv_bfloat16; "
+     "with the name that stands here."),
+    (r"identifier \"(fp16|float16|f16)\" is undefined",
+     "CUDA calls this type __half: write #include <cuda_fp16.h> at the top of the cell, and below it using fp16 = __half; with the name "
+     "that stands here."),
+    (r"identifier \"__u?int(8|16|32|64)_t\" is undefined",
+     "That is a name of a host's C library: write #include <cstdint> at the top of the cell, and the name without its first underscores."),
     (r"function without execution space annotations",
      "Write __global__ in front of a kernel, and __device__ in front of a function that kernels call. "
      "For a library's headers add the option -default-device (in the magic: -o=-default-device)."),
@@ -209,6 +220,11 @@ _ADVICE = (
 )  # fmt: skip
 
 
+_NO_NAMESPACE = re.compile(r"must be a namespace name|must be a class or namespace name")
+_OF_NAMESPACES = (  # what stands there, and what to do
+    (re.compile(r"(nvcuda|wmma)\b"), "Tensor cores by wmma need #include <mma.h> at the top of the cell."),
+    (re.compile(r"(cooperative_groups|cg)\b"), "Cooperative groups need #include <cooperative_groups.h> at the top of the cell."),
+)  # fmt: skip
 _UNKNOWN = re.compile(r"is undefined|has no member|is not a (template|type|class)|must be a namespace|name followed by")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\(*[-+]?[\d.].*)$", re.MULTILINE)
 _UNANNOTATED = "without execution space annotations"
@@ -246,6 +262,14 @@ def named_by_macros(declarations: str, source: str) -> str:
 def _line_of(item: Diagnostic, lines: Sequence[str]) -> str:
     """The line that a message stands in; "" of none."""
     return lines[item.line - 1] if item.line and item.line <= len(lines) else ""
+
+
+def _advice(item: Diagnostic, line: str) -> str:
+    """What to do about a message in that line, "" where nothing is known."""
+    said = next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")
+    if not said and _NO_NAMESPACE.search(item.message):
+        return next((advice for pattern, advice in _OF_NAMESPACES if pattern.match(line, item.column or 0)), "")
+    return said
 
 
 _RESTRICT = re.compile(r"\brestrict\b")
@@ -286,12 +310,15 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     again: dict[str, list[int | None]] = {}
     for item in errors:
         again.setdefault(item.message, []).append(item.line)
-    errors = list({item.message: item for item in reversed(errors)}.values())[::-1]
+    first: dict[str, Diagnostic] = {}
+    for item in errors:
+        first.setdefault(item.message, item)
+    errors = list(first.values())
     # One mistake often makes several messages in its line: the one that says what to do comes first.
-    advised = [(item, next((advice for pattern, advice in _ADVICE if re.search(pattern, item.message)), "")) for item in errors]
+    written, lines = source.split("\n"), structure(source)[0].split("\n")
+    advised = [(item, _advice(item, _line_of(item, lines))) for item in errors]
     if starting:  # what it calls of the host's functions goes with that
         advised = [(item, _STARTS_KERNELS if re.match(r'identifier "cuda\w+" is', item.message) else advice) for item, advice in advised]
-    written, lines = source.split("\n"), structure(source)[0].split("\n")
     if not any("std=c++2" in option for option in options):
         later = next((item for item in errors if _needs_later(item, lines)), None)
         advised = [(item, _STANDARD if item is later else advice) for item, advice in advised]
@@ -303,11 +330,12 @@ def explain(errors: Sequence[Diagnostic], source: str, log: str, missing: Sequen
     advised = [(item, _RESTRICT_ADVICE if item is of_c and not advice else advice) for item, advice in advised]
     places = [item.line for item in errors]
     advised.sort(key=lambda pair: (places.index(pair[0].line), not pair[1]))
-    texts = []
+    texts: list[str] = []
     for item, advice in advised[:6]:
         others = [str(line) for line in dict.fromkeys(again[item.message]) if line not in (None, item.line)]
         also = f"\n      (and in line {', '.join(others[:8])}{', …' if len(others) > 8 else ''})" if others else ""
-        texts.append(item.render(source) + also + (f"\n      → {advice}" if advice else ""))
+        told = any(advice in text for text in texts)
+        texts.append(item.render(source) + also + (f"\n      → {advice}" if advice and not told else ""))
     if len(errors) > 6:
         texts.append(f"… and {len(errors) - 6} more; the first one usually causes the rest.")
     if any(advice == _CURAND for _, advice in advised):  # to paste that is no help

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 _MARKS = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
 # Kept until the compiler refuses them: what device code may use without a mark of its own.
-_KEPT = re.compile(r"\s*(typedef|using|struct|class|union|enum|template|static_assert|const|constexpr|asm|friend|namespace)\b")
+_KEPT = re.compile(r"\s*(typedef|using|struct|class|union|enum|template|static_assert|const|constexpr|asm|__asm__|friend|namespace)\b")
 _TYPE = re.compile(r"\s*(?:template\s*<[^{]*>\s*)?(?:typedef\s+)?(struct|class|union|enum)\b")
 _HOST_TOO = re.compile(r"\s*(using\s+[\w:]+::\w+\s*$|template\s+[^<\s])")  # `using ns::run;` and `template void run<8>(int);`
 _HOST_TYPE = re.compile(r"\bstd\s*::|\bcu(da|blas|rand|solver|sparse|fft|dnn)[A-Z]\w*_t\b|\bFILE\b")
-_ATTRIBUTE = re.compile(r"\b(?:alignas|__\w+__|__declspec|requires)\s*\((?:[^()]|\([^()]*\))*\)")
+_BRACKETS = functools.reduce(lambda inner, _: rf"\((?:[^()]|{inner})*\)", range(5), r"\([^()]*\)")  # with others in them
+_ATTRIBUTE = re.compile(rf"\b(?:alignas|__\w+__|__declspec|requires)\s*{_BRACKETS}")
 _ACCESS = re.compile(r"(public|private|protected)\s*:(?!:)")
 _INITIALISERS = re.compile(r"\)[\s\w]*(?<!:):(?!:)")  # of a constructor, behind its parameters
 _INVOCATION = re.compile(r"(?!alignas|asm|static_assert|decltype|__\w+__\b)([A-Za-z_]\w*)\s*\(")

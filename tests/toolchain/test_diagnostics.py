@@ -32,6 +32,16 @@ from helpers.toolchain.kernels import kernels
         ("__global__ void k(int n,\n  float* restrict p) { p[0] = n; }", 2, "CUDA spells it __restrict__"),
         ("__global__ void k(float* p) {\n  register float x = p[0];\n  for (register int i = 0; i < 9; i++) p[i] = x;\n}", 2,
          "(and in line 3)\n      → Leave the word out, here and wherever else it stands: it has no effect"),
+        ("__global__ void k(const half* a, int n) {\n  int m = div_ceil(n, 16);\n  half* q = (half*)a; q[m] = q[0];\n}", 1,
+         "(and in line 3)\n      → Half precision needs #include <cuda_fp16.h> (or <cuda_bf16.h>) at the top of the cell.\nline 2: error"),
+        ("__global__ void k() {\n  __pipeline_commit();\n}", 2, "#include <cuda_pipeline.h>"),
+        ("__global__ void k(const __grid_constant__ CUtensorMap m) {}", 1, "#include <cuda.h>"),
+        ("__global__ void k(float* p) {\n  bf16 x = 1;\n  p[0] = x;\n}", 2, "using bf16 = __nv_bfloat16;"),
+        ("__global__ void k(int* p) {\n  __uint32_t x = 1;\n  p[0] = x;\n}", 2, "#include <cstdint>"),
+        ("using namespace nvcuda;\n__global__ void k() {\n  wmma::load_matrix_sync();\n}", 1, "#include <mma.h>"),
+        ("__global__ void k() {\n  nvcuda::wmma::load_matrix_sync();\n}", 2, "#include <mma.h>"),
+        ("__global__ void k() {\n  /* std */ auto block = cg::this_thread_block();\n}", 2, "#include <cooperative_groups.h>"),
+        ('__global__ void k(int* p) {\n  __asm__ __volatile__("mov.u32 %0, %%laneidd;" : "=r"(p[0]));\n}', 2, "Unknown symbol '%laneidd'"),
     ],
 )  # fmt: skip
 def test_mistakes_are_explained_at_the_cells_own_line(source, line, expected):
@@ -69,6 +79,18 @@ def test_the_caret_points_at_the_column():
         compile_source("__global__ void k(float* p) {\n\t\tp[0] = missing;\n}")
     echoed, caret = caught.value.message.split("\n")[-2:]
     assert echoed.index("missing") == caret.index("^")
+
+
+def test_one_advice_for_several_messages_is_given_once():
+    source = "using namespace nvcuda;\n__global__ void k() {\n  wmma::load_matrix_sync();\n  nvcuda::wmma::mma_sync();\n}"
+    with pytest.raises(CompileError) as caught:
+        compile_source(source)
+    assert caught.value.message.count("#include <mma.h>") == 1 and "line 3: error" in caught.value.message
+
+
+def test_what_nvcc_takes_for_asm_is_asm():
+    made = compile_source('__global__ void k(int* p) { __asm__ __volatile__("mov.u32 %0, %%laneid;" : "=r"(p[threadIdx.x])); }')
+    assert "%laneid" in made.ptx
 
 
 def test_many_errors_are_cut_short():

@@ -59,6 +59,8 @@ def test_a_macro_for_global_is_a_kernel_and_a_device_function_is_none():
 def test_attributes_are_no_names():
     source = "__global__ static void __cluster_dims__(2, 1, 1) __launch_bounds__((128)) k(int a) {}\n__device__ __noinline__ void f() {}"
     assert [item.name for item in kernels(source)] == ["k"]
+    nested = "template <class T> __global__ static __launch_bounds__(decltype(size(T{}))::value) void g(T* p) {}"
+    assert [item.name for item in kernels(nested)] == ["g"]
 
 
 def test_a_wrong_guess_is_a_sentence():
