@@ -32,6 +32,7 @@ from .scheduled import Scheduled, matrix_cycles, scheduled
 
 FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
 LEAST_TRIPS = 3  # … where more of them would be too many instructions
+_MOST_STAGES = 4  # that take turns, so that a trip of a loop is like the one so many before it
 _TRIPS = 6  # that a path has to have, so that blocks which share a multiprocessor have come to be as far apart as they stay
 _ENOUGH = 80_000  # warp instructions of a multiprocessor: with more, the fewest trips do
 _DEPTHS = 256, 512, 1024  # elements of K that are enough for so many trips, the first of these where it does, and …
@@ -84,12 +85,14 @@ class Watched:
 
 @dataclass(frozen=True)
 class _Loop:
-    """The main loop in a path: `length` visits from `first` on, `trips` times, `size` warp instructions each time."""
+    """The main loop in a path: `length` visits from `first` on, `trips` times, `size` warp instructions each time. period: how many times
+    the source goes round in one of these: stages that take turns may have branches of their own."""
 
     first: int
     length: int
     trips: int
     size: int
+    period: int = 1
 
 
 def main_loop(visits: Sequence[Visit], fits: Callable[[_Loop], bool] = lambda loop: True) -> _Loop | None:
@@ -110,15 +113,18 @@ def _loops(visits: Sequence[Visit]) -> Iterator[_Loop]:
     keys = [(visit.start, visit.warps) for visit in visits]
     for found in places.values():
         parts = [tuple(keys[a:b]) for a, b in itertools.pairwise(found)]
-        k = 0
-        while k < len(parts):
-            end = k
-            while end < len(parts) and parts[end] == parts[k]:
-                end += 1
-            if end - k >= 3:
-                size = sum(visit.instructions for visit in visits[found[k] : found[k + 1]])
-                yield _Loop(found[k], found[k + 1] - found[k], end - k, size)
-            k = end
+        for period in range(1, _MOST_STAGES + 1):
+            k = 0
+            while k + period < len(found):
+                end = k + period
+                while end < len(parts) and parts[end] == parts[end - period]:
+                    end += 1
+                if (trips := (end - k) // period) >= 3:
+                    size = sum(visit.instructions for visit in visits[found[k] : found[k + period]])
+                    yield _Loop(found[k], found[k + period] - found[k], trips, size, period)
+                    k = end
+                else:
+                    k += 1
 
 
 _estimates: OrderedDict[tuple, Estimate | str] = OrderedDict()
@@ -220,13 +226,12 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     gpu, total = parts.gpu, run.counters.get(names.INSTRUCTIONS, 0)
     if not (total or compiled.cubin):
         return None, "how many instructions run is not known"
-    if "tiles" in run.problem:
-        return None, "the model of cycles does not know persistent kernels, whose grid is another one on each GPU"
     fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
     if not fit.blocks_per_sm:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
-    blocks = math.prod(run.grid)
-    resident = min(fit.blocks_per_sm, math.ceil(blocks / gpu.sms))
+    blocks = math.prod(_grid(run))
+    most, *_ = compiled.constants.get("persistent") or (fit.blocks_per_sm,)
+    resident = min(fit.blocks_per_sm, most, math.ceil(blocks / gpu.sms))
     path, why, share, depth = _path(run, compiled, gpu, resident)
     if path is None:
         return None, why
@@ -253,6 +258,15 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     return launch, ""
 
 
+def _grid(run) -> tuple[int, int, int]:
+    """Blocks. Of a persistent kernel as many as there are tiles, and parts of them: a multiprocessor walks one tile after the other,
+    whether its blocks do or others take their place."""
+    if "tiles" not in run.problem:
+        return run.grid
+    _, *parts = run.kernel.compiled.constants["persistent"]
+    return math.prod((run.problem["tiles"], *parts)), 1, 1
+
+
 def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str, float, int]:
     """(the path of the middle block, why there is none, the share of the blocks that are like it, its K), of a product as if it were less
     deep: so deep that its loop makes `_TRIPS`, if one of `_DEPTHS` does. Of other launches K is 0.
@@ -266,9 +280,9 @@ def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str
 
     def trips(path: BlockPath, share: float, k: int) -> int:
         """Of its main loop, if that is one along K."""
-        fits = functools.partial(_grows_with_k, path, total / (math.prod(run.grid) * share), product.k, k)
+        fits = functools.partial(_grows_with_k, path, total / (math.prod(_grid(run)) * share), product.k, k)
         loop = main_loop(path.visits, fits)
-        return loop.trips if loop is not None and fits(loop) else 0
+        return loop.trips * loop.period if loop is not None and fits(loop) else 0
 
     k = _short(product.k, _DEPTHS[0])
     path, why, share = _path_of(run, compiled, gpu, resident, k)
@@ -288,7 +302,7 @@ def _grows_with_k(path: BlockPath, each: float | None, whole: int, short: int, l
     instructions than a path of `short` of them? Another one, such as one that stores C, may take more of those of a short one."""
     if not each or whole == short:
         return True
-    trips = (each - _instructions(path)) / loop.size
+    trips = (each - _instructions(path)) / loop.size * loop.period
     if trips < 1:
         return False
     of_k = (whole - short) / trips  # elements
@@ -297,13 +311,12 @@ def _grows_with_k(path: BlockPath, each: float | None, whole: int, short: int, l
 
 def _path_of(run, compiled, gpu: GPU, resident: int, k: int) -> tuple[BlockPath | None, str, float]:
     """The first three of `_path`, with a K of k, unless that is 0."""
-    grid, arguments = run.grid, list(run.arguments)
-    product = run.problem.get("problem")
+    grid, arguments = _grid(run), list(run.arguments)
+    product, shared = run.problem.get("problem"), compiled.shared_bytes + run.shared
     if k:
         arguments[_K] = type(arguments[_K])(k)
-    taken = resident * (compiled.shared_bytes + run.shared + gpu.capability.shared_reserved)
-    l1 = max(_L1, _L1 + gpu.capability.shared_configurations[-1] - taken)
-
+    fit = occupancy(gpu, math.prod(run.block), compiled.registers, shared).blocks_per_sm
+    l1 = _l1(gpu, fit * (shared + gpu.capability.shared_reserved))
     of_line, sectors, requests = cell_lines(compiled), names.sectors("global", "ld"), names.requests("global", "ld")
 
     def scattered(i: SassInstruction) -> float:
@@ -322,6 +335,13 @@ def _path_of(run, compiled, gpu: GPU, resident: int, k: int) -> tuple[BlockPath 
     found = [way for z in range(first, first + deep) if (way := of(z)[0]) is not None]
     longest = max(found, key=_instructions)
     return longest, "", sum(_instructions(way) > _IDLE * _instructions(longest) for way in found) / len(found)
+
+
+def _l1(gpu: GPU, shared: int) -> int:
+    """Bytes of L1 where the blocks that fit want so many bytes of shared memory: the driver gives these the smallest size that does, and
+    not less than half (`launch__shared_mem_config_size`: log, run 39), however few blocks there are."""
+    sizes = gpu.capability.shared_configurations
+    return _L1 + sizes[-1] - min((size for size in sizes if size >= max(shared, sizes[-1] / 2)), default=sizes[-1])
 
 
 def _by_opcode(path: BlockPath, visits: Sequence[Visit]) -> dict[str, float]:
@@ -455,7 +475,7 @@ class _Launch:
         executed = before + kept * loop.size + after
         more = max(0.0, (self._block(loop) - executed) / loop.size)
         cycles = result.cycles + more * per_trip
-        return _Turn(cycles, result, 1 + more / measured, kept + more, per_trip)
+        return _Turn(cycles, result, 1 + more / measured, (kept + more) * loop.period, per_trip / loop.period)
 
     def cold_misses(self) -> dict[int, int]:
         """SASS index of each instruction at which warps wait for code from DRAM -> how many warps of a block do. In a launch behind another
@@ -493,8 +513,8 @@ class _Launch:
         product = self.run.problem.get("problem")
         if product is None or product.k == self.depth:
             return executed
-        per_trip = 2 ** round(math.log2(self.depth / loop.trips))  # elements of K
-        return executed + (product.k - self.depth) / per_trip * loop.size
+        per_trip = 2 ** round(math.log2(self.depth / (loop.trips * loop.period)))  # elements of K
+        return executed + (product.k - self.depth) / per_trip * loop.size / loop.period
 
     def _simulate(self, visits: Sequence[Visit], resident: int, marks, away: Away, watched: bool) -> Simulated:
         if sum(visit.instructions for visit in visits) * resident > _LONGEST:

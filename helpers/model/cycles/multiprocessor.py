@@ -214,6 +214,7 @@ class Multiprocessor:
         self.between_stores = chip["load_store.between_stores"]
         self.store_word = chip["load_store.store_word"]
         self.store_sector = chip.store_sector(active)
+        self.l2_latency = chip["latency.l2"]
         self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active) * crowded + away.every
         self.new, self.streamed, self.owed = away.new, max(0.0, chip["latency.streamed"] - away.every), 0.0
         self.address = chip["load_store.address"]
@@ -645,7 +646,7 @@ class Multiprocessor:
                 bringing = len(set(cost.bringers) - {-1})
                 port = max(cost.fetched * self.l2_sector, cost.asked * self.l2_request)
                 self.l2 = max(self.l2, now) + port * cost.warps / bringing
-                when = self.landed[wanted] = self.l2 + self._away()
+                when = self.landed[wanted] = self.l2 + (self.l2_latency if cost.local else self._away())
             elif when > now + step.latency:
                 taken += self.under_way
             there = max(there, when)

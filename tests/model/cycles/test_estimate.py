@@ -40,6 +40,8 @@ def test_the_main_loop_is_the_repetition_with_the_most_instructions():
     loop = main_loop(visits("a" + "bcc" * 6 + "f"))
     assert (loop.first, loop.length, loop.trips, loop.size) == (1, 3, 5, 30)
     assert main_loop(visits("abcdef")) is None
+    in_turn = main_loop(visits("a" + "bcdbdebce" * 5 + "f"))  # three stages, and a branch for two of them each
+    assert (in_turn.first, in_turn.length, in_turn.trips, in_turn.size, in_turn.period) == (1, 9, 4, 90, 3)
 
 
 @pytest.fixture(scope="module")
@@ -355,6 +357,32 @@ def test_k_is_shortened_to_so_many_steps_that_a_loop_is_seen():
     one, other = (estimate(gemm.count(made, gemm.Problem(1024, 1024, k)), H200)[0] for k in (2048, 4096))
     assert [one.trips, other.trips] == [2048 / 128 - 1, 4096 / 128 - 1]
     assert other.cycles - one.cycles == pytest.approx(2048 / 128 * one.per_trip, rel=0.02)
+
+
+@pytest.mark.parametrize(("k", "grows"), [(256 + 7 * 32, True), (256 + 7 * 32 + 16, False)])
+def test_a_block_ends_within_the_stages_that_take_turns(k, grows):
+    """Three trips of 32 k are one repetition here, and a block goes round any number of times."""
+    path = estimates.BlockPath(None, tuple(Visit(0, 10, 1, {}) for _ in range(8)), 1)
+    loop = estimates._Loop(0, 3, 2, 30, 3)
+    assert estimates._grows_with_k(path, 80 + 10 * (k - 256) / 32, k, 256, loop) is grows
+
+
+def test_a_persistent_kernel_takes_as_long_as_one_with_a_block_for_each_tile():
+    """256 tiles: two blocks of each multiprocessor take one each, and a single one two after the other."""
+    plain = STORES_LONG.replace("ROUNDS", "1")
+    walks = plain.replace(
+        "int t = threadIdx.x, row = blockIdx.y * 64, column = blockIdx.x * 64;",
+        "int t = threadIdx.x;\nfor (int tile = blockIdx.x; tile < N / 64 * (M / 64); tile += gridDim.x) {\n"
+        "int row = tile / (N / 64) * 64, column = tile % (N / 64) * 64;",
+    ).rstrip().removesuffix("}") + "__syncthreads(); }\n}\n"  # fmt: skip
+    says = 'extern "C" __device__ constexpr int persistent[] = {%d};\n'
+    got = [
+        gemm.count(kernel.compile(source), gemm.Problem(1024, 1024, 1024)).predict("H200 SXM")
+        for source in (plain, says % 2 + walks, says % 1 + walks)
+    ]
+    assert not any(one.from_counters for one in got)
+    assert got[1].milliseconds == pytest.approx(got[0].milliseconds, rel=0.15)
+    assert 1.5 < got[2].milliseconds / got[1].milliseconds < 2
 
 
 @pytest.mark.parametrize(

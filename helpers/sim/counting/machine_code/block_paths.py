@@ -23,10 +23,12 @@ from helpers.sim.counting import rules
 from .constants import cubin_constants, launch_constants
 from .counts import sliced
 from .execute import SliceRun
-from .values import CannotTell
+from .values import LOW, CannotTell
 
 LINE, SECTOR = 128, 32  # bytes
 _TAGS_PER_CYCLE = 4  # of the L1 cache
+_WORD = 4  # bytes
+_LOCAL_WORDS = 1 << 20  # of a lane, more than there are
 _COPIED = 16  # bytes of a lane's widest copy, and of each past L1
 _LOOKED_AT = 40  # executions of an instruction whose sectors are followed; later ones are taken to go on as the last of them
 _MOST_VISITS = 60_000  # of basic blocks, before a path is given up
@@ -40,7 +42,8 @@ class AccessCost:
 
     wavefronts: of shared memory. lookups: cycles of the L1 cache for the lines of a load. sectors: 32 bytes each; fetched: those of
     them that come from L2, for which so many lines are `asked`. bringers: for each warp of the block the one that brings what it
-    lacks (itself, or an earlier one), -1 where nothing is lacking; () for what is no load from device memory.
+    lacks (itself, or an earlier one), -1 where nothing is lacking; () for what is no load from device or local memory. local: it is of
+    local memory.
     """
 
     warps: int
@@ -50,6 +53,7 @@ class AccessCost:
     fetched: float = 0.0
     bringers: tuple[int, ...] = ()
     asked: float = 0.0
+    local: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class PathRun(SliceRun):
         self.times: dict[int, int] = {}
         self.latest: dict[int, AccessCost] = {}
         self.costs_now: dict[int, AccessCost] = {}
+        self.kept: list[tuple[SassInstruction, AccessCost, np.ndarray]] = []  # accesses to local memory in this visit
 
     def execute(self, part):
         block = self.program.block_of[part.pc]
@@ -106,6 +111,7 @@ class PathRun(SliceRun):
         self.costs_now = {}
         self.visits.append(Visit(block.start, block.end, sum(1 << k for k, on in enumerate(rows) if on), self.costs_now))
         super().execute(part)
+        self._reload()
 
     def observe(self, i, mask):
         super().observe(i, mask)
@@ -129,8 +135,11 @@ class PathRun(SliceRun):
         sectors = counted["sectors"] / warps
         found = AccessCost(warps, counted["wavefronts"] / warps, 0.0, sectors)
         places = [self.address(s) for s in i.sources if isinstance(s, SassAddress)]
-        if space == "global" and i.row.op in ("ld", "cp.async") and places and places[-1] is not None:
-            found = self._load(i, places, warps, found)
+        if space in ("global", "local") and places and places[-1] is not None:
+            if i.row.op in ("ld", "cp.async") and space == "global":
+                found = self._load(i, places, warps, found)
+            elif space == "local":
+                self._local(i, places[-1], found)
         self.costs_now[index] = self.latest[index] = found
 
     def _rows(self, place) -> np.ndarray:
@@ -151,8 +160,45 @@ class PathRun(SliceRun):
             requests, taking_part = copy_requests(rows, self._rows(places[0])), rows.max(axis=1) >= 0
             each = float(requests[taking_part].mean()) if taking_part.any() else 0.0
             return AccessCost(warps, found.wavefronts, each, found.sectors, found.sectors, _each_for_itself(taking_part), each)
-        bringers, brought, fetched, asked = [-1] * len(rows), {}, 0, 0
-        for warp, row in enumerate((rows // SECTOR).tolist()):
+        bringers, fetched, asked = self._touch(rows // SECTOR)
+        taking_part = rows[rows.max(axis=1) >= 0]
+        lookups = float(lookup_cycles(taking_part, i.width).mean()) if len(taking_part) else 0.0
+        if i.row.op != "ld" and i.width == _COPIED and places[0] is not None:  # (the profiler counts the larger of both sides: run 38)
+            targets = self._rows(places[0])
+            written = rules.cost(CostRule.SHARED_STORE, np.maximum(targets, 0), targets >= 0, i.width).wavefronts
+            found = replace(found, wavefronts=float(written.sum()) / warps)
+        return AccessCost(warps, found.wavefronts, lookups, found.sectors, fetched / warps, tuple(bringers), asked / warps)
+
+    def _local(self, i, place, found: AccessCost) -> None:
+        """Note an access to spilled registers, or to an array that has no register: a word of all lanes lies in a line of its warp."""
+        rows = self._rows(place & LOW)
+        first = np.arange(len(rows))[:, None] * _LOCAL_WORDS + np.where(rows >= 0, rows // _WORD, 0)
+        words = [first + k for k in range(max(1, i.width // _WORD))]
+        sectors = [np.where(rows >= 0, -2 - (word * WARP + np.arange(WARP)) * _WORD // SECTOR, -1) for word in words]
+        self.kept.append((i, found, np.concatenate(sectors, axis=1)))
+
+    def _reload(self) -> None:
+        """What the local accesses of a visit cost: one warp after the other, as each goes on while it can (with all of them at once, L1
+        would have half as many as Nsight Compute counts: log, run 39). What is stored stays in L1."""
+        if not self.kept:
+            return
+        lacking = np.zeros((len(self.kept), self.lanes // WARP, 2), int)
+        for warp in range(self.lanes // WARP):
+            for number, (_, _, sectors) in enumerate(self.kept):
+                _, *lacking[number, warp] = self._touch(sectors[warp : warp + 1])
+        for (i, found, _), each in zip(self.kept, lacking, strict=True):
+            fetched, asked = each.sum(axis=0) / found.warps
+            cost = replace(found, local=True)
+            if i.row.op == "ld":
+                cost = replace(cost, fetched=fetched, bringers=_each_for_itself(each[:, 0] > 0), asked=asked)
+            self.costs_now[i.index] = self.latest[i.index] = cost
+        self.kept.clear()
+
+    def _touch(self, sectors: np.ndarray) -> tuple[list[int], int, int]:
+        """Warps that want these sectors of L1 ([warps, n], -1: none), one after the other: (`bringers`, sectors that it lacks, lines of
+        these)."""
+        bringers, brought, fetched, asked = [-1] * len(sectors), {}, 0, 0
+        for warp, row in enumerate(sectors.tolist()):
             lines = set()
             for sector in sorted(set(row) - {-1}):  # of an idle lane
                 if sector in self.present:
@@ -167,13 +213,7 @@ class PathRun(SliceRun):
             asked += len(lines)
         while len(self.present) > self.cached:
             self.present.popitem(last=False)
-        taking_part = rows[rows.max(axis=1) >= 0]
-        lookups = float(lookup_cycles(taking_part, i.width).mean()) if len(taking_part) else 0.0
-        if i.row.op != "ld" and i.width == _COPIED and places[0] is not None:  # (the profiler counts the larger of both sides: run 38)
-            targets = self._rows(places[0])
-            written = rules.cost(CostRule.SHARED_STORE, np.maximum(targets, 0), targets >= 0, i.width).wavefronts
-            found = replace(found, wavefronts=float(written.sum()) / warps)
-        return AccessCost(warps, found.wavefronts, lookups, found.sectors, fetched / warps, tuple(bringers), asked / warps)
+        return bringers, fetched, asked
 
 
 def _each_for_itself(taking_part: np.ndarray) -> tuple[int, ...]:

@@ -104,3 +104,27 @@ def test_a_path_says_what_its_copies_take_of_the_unit(way, pitch, lookups, wavef
     assert path is not None, why
     (cost,) = [visit.costs[k] for visit in path.visits for k in visit.costs if path.function.instructions[k].name == "LDGSTS"]
     assert (cost.lookups, cost.wavefronts) == (lookups, wavefronts)
+
+
+LATE = """__global__ void k(const int* at, float* y, int n) {
+    float kept[40];
+    for (int i = 0; i < 40; i++) kept[i] = at[i];
+    float sum = 0;
+    #pragma unroll 1
+    for (int turn = 0; turn < 6; turn++)
+        #pragma unroll 1
+        for (int i = 0; i < 40; i++) { sum += kept[i]; kept[(i + n) % 40] = sum; }
+    y[threadIdx.x] = sum;
+}"""
+
+
+@pytest.mark.parametrize(("room", "missing"), [(40 * 4 * 2, 0), (40 * 4 * 2 - 8, 4), (40 * 4, 4)])
+def test_what_a_block_keeps_in_local_memory_misses_l1_where_it_has_no_room(room, missing):
+    """40 words of 64 lanes lie in 320 sectors; who walks through more than L1 holds finds none of them, as the oldest goes first."""
+    compiled = compile_kernel(LATE, arch="sm_90").compiled
+    path, why = block_path(compiled, (1, 1, 1), (64, 1, 1), (np.zeros(40, np.int32), np.zeros(64, np.float32), 39), 0, room)
+    assert path is not None, why
+    loads = [visit.costs[k] for visit in path.visits for k in visit.costs if path.function.instructions[k].name == "LDL"]
+    assert len(loads) > 200 and all(cost.local and cost.sectors == 4 for cost in loads)
+    assert {cost.fetched for cost in loads[45:]} == {missing}
+    assert {cost.bringers for cost in loads[45:]} == {(0, 1) if missing else (-1, -1)}
