@@ -425,7 +425,7 @@ def _hopper() -> Part:
         swizzle=_choice(
             "Who computes the swizzle of 128 bytes in this kernel?",
             "the hardware, twice: the copy by the tensor map, and wgmma by the matrix descriptor",
-            "The kernel only names the mode in both places. If they differ, the product is wrong, and nothing else says so.",
+            "The kernel only names the mode in both places. If they differ, the product is wrong, and on a GPU nothing else says so.",
             {
                 "one thread, before it starts the copy": "It gives a column and a row of the matrix, and where the box shall begin.",
                 "the course, when it makes the tensor map": "The map says which mode. Nothing has been moved then.",
