@@ -15,7 +15,7 @@ import numpy as np
 from helpers import interrupts
 from helpers.errors import CourseError, Finding, LaunchError, NotBegunError, RunError, UnexplainedError
 
-from . import isa, native
+from . import garbage, isa, native
 from .checks import endless
 from .checks.device_places import DevicePlaces
 from .checks.findings import Findings, Unclear
@@ -287,8 +287,12 @@ def _simulate(
         raise LaunchError("The blocks of this kernel wait for each other (grid.sync()), so some of them cannot run without the others.")
 
     def alone():
-        with np.errstate(all="ignore"):
-            _run_chunks(launch, chosen, wanted, progress)
+        begun = time_limit.now()
+        try:
+            with np.errstate(all="ignore"):
+                _run_chunks(launch, chosen, wanted, progress)
+        finally:
+            garbage.launches.after(time_limit.now() - begun)
 
     engine_reason = ""
     try:
