@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # the step table imports this module, and must stay quick to 
 
 DEFAULT_GPU = "H200 SXM"  # the device of the recorded runs
 _COUNTED_AS = {"ld": (AccessKind.LOAD, AccessKind.COPY), "st": (AccessKind.STORE,)}  # as the counters of global memory do
+_OF_MATRICES = {"ld": AccessKind.MATRIX_LOAD, "st": AccessKind.MATRIX_STORE}
 _READS = {"ld": (*_COUNTED_AS["ld"], AccessKind.ATOMIC), "st": _COUNTED_AS["st"]}  # an atomic operation loads, too, if its result is used
 
 
@@ -624,12 +625,16 @@ def threads_that_take_part(run, words: str) -> float:
     if not found:
         return WARP
     space, what, array = found.groups()
-    trace = run.trace.select(space=space or "global", op=set(_READS[{"load": "ld", "store": "st"}[what]]))
+    op = {"load": "ld", "store": "st"}[what]
+    matrix = _OF_MATRICES[op]  # by all threads of a warp, though not each has an address
+    trace = run.trace.select(space=space or "global", op={*_READS[op], matrix})
     addresses = trace.addresses
+    of_matrices = np.array([site.op == matrix for site in trace.sites], bool)[trace.accesses["site"]]
+    threads = np.where(of_matrices, WARP, (addresses >= 0).sum(axis=1))
     if array:
         home = _home(run, array)
-        addresses = addresses[((addresses >= home.base) & (addresses < home.base + home.nbytes)).any(axis=1)]
-    return float((addresses >= 0).sum(axis=1).mean()) if len(addresses) else WARP
+        threads = threads[((addresses >= home.base) & (addresses < home.base + home.nbytes)).any(axis=1)]
+    return float(threads.mean()) if len(threads) else WARP
 
 
 def is_part_of(words: str, whole: str) -> bool:

@@ -134,7 +134,7 @@ def _product(ax, item: MatrixProduct, lane: int) -> str:
             continue
         said.append(_draw(ax, parts[operand], operand, lane, x, y, width_c))
     per_lane = ", ".join(f"{-(-part.rows.shape[1] // part.per_register)} for {operand.upper()}" for operand, part in parts.items())
-    who = f"the first of {shape.warps} warps, 16 rows of {shape.m} each" if shape.warps > 1 else "one warp"
+    who = f"the first of {shape.warps} warps, each with 16 of the {shape.m} rows" if shape.warps > 1 else "one warp"
     note = f"; {item.note}" if item.note else ""
     note += "; A and B are read from shared memory" * alone
     heading(ax, f"{shape.name}", detail=f"{who}; registers of lane {lane}: {per_lane}{note}")

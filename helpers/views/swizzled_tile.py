@@ -79,11 +79,11 @@ def controls(run, copy=0, product=0):
 
 @picture("Swizzled tile", controls=controls, size=(10, 7.4), margins=(1.35, 0.95, 0.25, 1.05), order=28)
 def swizzled_tile(run, copy: int = 0, product: int = 0, *, ax):
-    """The first lines of a copied box as they lie in shared memory, what one product reads of them, and its first core matrix."""
+    """Lines of a copied box as they lie in shared memory, from those on with which a product begins: what it reads of them, and its first
+    core matrix."""
     found = boxes(run.trace)
     copy = min(max(copy, 0), len(found) - 1)
     box = found[copy]
-    lines = min(_LINES, len(box.home))
     read, core, name, banks = set(), set(), "", 0
     if box.reads:
         product = min(max(product, 0), len(box.reads) - 1)
@@ -91,11 +91,13 @@ def swizzled_tile(run, copy: int = 0, product: int = 0, *, ax):
         read = set(np.unique(places // PIECE - box.first // PIECE).tolist())
         core = set((core_matrix(places) - box.first // PIECE).tolist())
         banks = groups_of_banks(places)
+    first = min(read, default=0) // PIECES // _LINES * _LINES  # line that is drawn: those with which the product begins
+    lines = min(_LINES, len(box.home) - first)
     cells, colours = [], []
     for line in range(lines):
         for place in range(PIECES):
-            row, piece = box.home[line, place]
-            number = line * PIECES + place
+            row, piece = box.home[first + line, place]
+            number = (first + line) * PIECES + place
             colour = ORANGE if number in core else BLUE if number in read else _PALE if row >= 0 else FAINT
             cells.append(
                 [(place + 0.03, line + 0.04), (place + 0.97, line + 0.04), (place + 0.97, line + 0.96), (place + 0.03, line + 0.96)]
@@ -110,7 +112,7 @@ def swizzled_tile(run, copy: int = 0, product: int = 0, *, ax):
     ax.set_ylim(lines, 0)
     ax.set_xticks([place + 0.5 for place in range(PIECES)], [f"{4 * place}–{4 * place + 3}" for place in range(PIECES)], fontsize=12)
     ax.set_yticks(
-        [line + 0.5 for line in range(lines)], [f"{box.first + line * LINE:,}" for line in range(lines)], fontsize=11, color=QUIET
+        [line + 0.5 for line in range(lines)], [f"{box.first + (first + line) * LINE:,}" for line in range(lines)], fontsize=11, color=QUIET
     )
     ax.tick_params(length=0)
     ax.set_xlabel("banks; in each cell: row of the box · its piece of 16 bytes", fontsize=13, color=INK)
@@ -124,7 +126,10 @@ def swizzled_tile(run, copy: int = 0, product: int = 0, *, ax):
         said = (
             f"blue and orange: what one wgmma reads as {name}; orange: its first 8 × 8 elements, in {plural(banks, 'group')} of four banks"
         )
-    more = f"; the first {lines} of {len(box.home)} lines" if lines < len(box.home) else ""
+    which = f"lines {first + 1} to {first + lines}" if first else f"the first {lines}"
+    more = f"; {which} of {len(box.home)}{'' if first else ' lines'}" if lines < len(box.home) else ""
     heading(ax, f"Copy {copy}: {title}", detail=f"{said}{more}")
-    second = ", ".join(f"row {row} piece {piece}" for row, piece in box.home[min(1, lines - 1)])
-    return f"Copy {copy}: {title}. The second line holds, bank by bank: {second}. {said[0].upper()}{said[1:]}."
+    shown = first + min(1, lines - 1)
+    second = ", ".join(f"row {row} piece {piece}" for row, piece in box.home[shown])
+    where = "The second line" if shown < 2 else f"Line {shown + 1}"
+    return f"Copy {copy}: {title}. {where} holds, bank by bank: {second}. {said[0].upper()}{said[1:]}."

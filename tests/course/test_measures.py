@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 
+import numpy as np
 import pytest
 
 import helpers
@@ -490,3 +491,18 @@ def test_copies_hide_behind_matrix_instructions_or_are_waited_for_at_once(old, n
 def test_steps_that_copy_in_bulk_promise_more_than_a_stage_at_a_time(slug):
     (promised,) = [each for each in get(slug).expect if each.text == "stages at a time"]
     assert promised.at_least == 2 and promised.of_array
+
+
+def test_a_store_of_matrices_is_one_of_a_whole_warp():
+    """Only eight lanes give an address, and all of them take part; the other store is one thread's."""
+    source = """__global__ void k(int* y) {
+        __shared__ __align__(16) int tile[64];
+        unsigned at = (unsigned)__cvta_generic_to_shared(tile + threadIdx.x % 8 * 4);
+        asm volatile("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {%1};" :: "r"(at), "r"(threadIdx.x) : "memory");
+        if (threadIdx.x == 5) tile[40] = 1;
+        __syncthreads();
+        if (threadIdx.x < 8) y[threadIdx.x] = tile[threadIdx.x * 5];
+    }"""
+    run = helpers.compile(source, arch="sm_90").launch(1, 32, (np.zeros(32, np.int32),), on="cpu", trace=True)
+    assert measures.threads_that_take_part(run, "shared stores per result") == (32 + 1) / 2
+    assert measures.threads_that_take_part(run, "shared loads per result") == 8

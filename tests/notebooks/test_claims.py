@@ -464,7 +464,7 @@ CLAIMS = (
           holds=lambda: 0.74 < executed("mma_sync", "all instructions") / executed("wmma", "all instructions") < 0.76),
     Claim(17, "a block takes {} cycles, and of these the tensor cores need 4 × {} for its four tiles. The other {} % are", lambda: (
         *logged(r"4096 (274 760) \(278 000\)"), *logged(r"of which the tensor cores need (65 536);"), f"{100 * (1 - 4 * 65_536 / 274_760):.1f}")),
-    Claim(17, "longer: {} of cuBLAS's speed at 4096 for {}", lambda: logged(r"behind the first four `wgmma` of the next tile: 4096 ([\d.]+) for ([\d.]+),")),
+    Claim(17, "longer: {} of cuBLAS's speed at 4096 in place of {}", lambda: logged(r"behind the first four `wgmma` of the next tile: 4096 ([\d.]+) for ([\d.]+),")),
     Claim(17, "16 or 18 each, which alone would leave room for 32 clusters of four; the driver says that only {} fit at a time", lambda: logged(
         r"the driver says 132, 66 and (\d+) for clusters of 1, 2, 4"), lambda: {(few, many) for few in range(1, 9) for many in range(1, 8)
           if 16 * few + 18 * many == H200.sms} == {(6, 2)} and 6 * (16 // 4) + 2 * (18 // 4) == 32),

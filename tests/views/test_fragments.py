@@ -105,7 +105,7 @@ def test_wgmma_reads_from_shared_memory_what_it_does_not_hold(first, turn, words
     compiled = compile_source("\n" + WGMMA.replace("FIRST", first).replace("TURN", turn), arch="sm_90a")
     ax = fragments(SimpleNamespace(kernel=SimpleNamespace(compiled=compiled)), lane=31)
     assert words in said(ax) and ("A: 16 × 16" in said(ax)) == words.startswith("B")
-    assert "the first of 4 warps, 16 rows of 64 each" in said(ax) and "C: 16 × 8" in said(ax) and "4 for C" in said(ax)
+    assert "the first of 4 warps, each with 16 of the 64 rows" in said(ax) and "C: 16 × 8" in said(ax) and "4 for C" in said(ax)
 
 
 def test_a_kernel_without_tensor_cores_is_explained(said):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from helpers.sim.machine.trace import Move
 from helpers.views import swizzled_tile
@@ -30,6 +31,15 @@ def test_pieces_lie_where_the_copy_put_them_and_a_column_meets_all_banks():
     assert "row 1 piece 1, row 1 piece 0" in said and "8 groups of four banks" in said
     straight = 1024 + np.arange(64)[:, None] * 128 + np.arange(8) * 2
     assert groups_of_banks(straight) == 1
+
+
+def test_the_lines_are_shown_that_a_product_begins_with():
+    later = FIRST_K + 32 * 128  # by rows 32 on, of which there are 64
+    later = later[:32]
+    run = run_with(Move(0, 0, 5, 1, "copy", 0, SWIZZLED), Move(0, 0, 9, 2, "B", 0, later))
+    shown = swizzled_tile(run)
+    assert "Line 34 holds, bank by bank: row 33 piece 1, row 33 piece 0" in shown.alt
+    assert "lines 33 to 48 of 64" in " ".join(text.get_text().replace("\n", " ") for text in shown.findobj(Text))
 
 
 def test_a_product_belongs_to_the_fill_that_it_read():

@@ -56,9 +56,10 @@ MULTICAST = (
     "neighbours' copies, and has it announced these?"
 )
 SURPLUS = (
-    "More threads arrive than it expects, so that phases end too early, and who waits for one finds that another has begun: give "
-    "mbarrier.init the number of all arrivals of a phase, or let fewer threads arrive. If no more arrive for one phase, somebody goes on "
-    "before it is over: a wait for the parity of the phase that ended last returns at once."
+    "More arrivals come than a phase expects, so that phases end too early, and who waits for one finds that another has begun. If so "
+    "many threads arrive for each phase, give mbarrier.init their number, or let fewer arrive. If not, somebody arrives again before the "
+    "phase is over: does the thread that fills a stage wait first until it has been read? And for the right parity: a wait for the parity "
+    "of the phase that ended last returns at once."
 )
 
 

@@ -38,8 +38,9 @@ UNHEEDED = (
     "mbarrier.try_wait for a limited time. Look again until the answer is yes, in a loop that ends when the predicate is set."
 )
 TOO_FEW_ADVICE = (
-    "More threads arrive at the mbarrier that line {} initialises than it expects, so its phase may be over before the last of them has "
-    "come: give mbarrier.init the number of all arrivals of a phase."
+    "More arrivals come at the mbarrier that line {} initialises than it expects, so its phase may be over before the last of them has "
+    "come: give mbarrier.init the number of all arrivals of a phase. If only one thread arrives there, it arrives too often: let it wait "
+    "until the stage that it fills has been read."
 )
 OWED_ADVICE = (
     "Wait at the mbarrier where the copy's thread arrives for it (cp.async.mbarrier.arrive) for the phase that ends with the copy. If that "
