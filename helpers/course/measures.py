@@ -700,7 +700,7 @@ def _named(words: str) -> tuple[Callable[[Any], float], bool]:
     for pattern, function in _MEASURES:
         if found := re.fullmatch(pattern, words):
             return _bound(function, found.groups()), r"(\w+)" in pattern or function in _TRACED
-    raise CourseError(f"Nothing here counts {words!r}. There are: {_known()}.")
+    raise CourseError(f"Nothing here counts {words!r}. There are, with A for any array and LDS for any machine instruction: {_known()}.")
 
 
 def _shared_out(words: str) -> tuple[str, Callable[[Any], int] | None]:
@@ -737,7 +737,7 @@ def _geometry(kernel) -> Geometry:
 
 
 def _known() -> str:
-    """All words that `measure` knows, with A for any array and LDS for any opcode."""
+    """All words that `measure` knows, A and LDS standing for others."""
     return "; ".join(pattern.replace(r"(\w+)", "A").replace("([A-Z0-9]+)", "LDS") for pattern, _ in _MEASURES)
 
 

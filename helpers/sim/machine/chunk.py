@@ -318,12 +318,20 @@ class Chunk(Lanes):
             if not (lacking.bytes_alone or lacking.surplus):
                 barriers = self.asynchronous.get("barriers", {}).items()
                 others = (barrier.miscounted(offset - self.shared.start) for offset, barrier in barriers)
-                lacking = next((other for other in others if other is not None), lacking)
+                lacking = next((other for other in others if other is not None), None) or self._waited_for() or lacking
             program, called = self.program, self.program.calls()
             waiting = [program.ops[program.blocks[place].ops.start] for place in self.groups]
             places = {called.get(op.instruction.ptx_line, op.line) for op in waiting}
             untouched = len(self.asked) > 1 and all(parity and barrier.untouched(row) for barrier, row, parity in self.asked.values())
             endless.incomplete_phase(self, program.blocks[pc].line, lacking, places - {None}, untouched)
+
+    def _waited_for(self) -> endless.Lacking | None:
+        """What the mbarriers lack that threads wait for, those first at which somebody has arrived; None where that is not known."""
+        offsets = {id(barrier): offset - self.shared.start for offset, barrier in self.asynchronous.get("barriers", {}).items()}
+        waits = {(id(barrier), row): (barrier, row) for barrier, row, _ in self.asked.values() if id(barrier) in offsets}
+        ordered = sorted(waits.values(), key=lambda wait: not 0 < wait[0].pending[wait[1]] < wait[0].expected[wait[1]])
+        found = [barrier.missing(offsets[id(barrier)], row) for barrier, row in ordered]
+        return found[0]._replace(said=". Another one that is waited for".join(one.said for one in found)) if found else None
 
     def _take(self, pc: int, mask: np.ndarray | None = None) -> int:
         self.at = pc

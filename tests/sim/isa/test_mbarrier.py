@@ -220,6 +220,13 @@ extern "C" __global__ void hang(float* x) {
         helpers.compile(source).launch(1, 64, [np.zeros(64, np.float32)], on="cpu")
     (finding,) = caught.value.findings
     assert f"Threads wait at lines {lines['@empty']} and {lines['@full']}" in finding.message
+    places = {
+        name: source.split("\n").index(next(text for text in source.split("\n") if f"at(&{name})" in text)) + 1
+        for name in ("full", "empty")
+    }
+    begin, _, end = finding.message.partition("Another one that is waited for")
+    assert f"initialised at line {places['empty']}): 1 of its 2 arrivals are missing" in begin  # the one that began, and lacks one
+    assert f"initialised at line {places['full']}): 1 of its 1 arrivals are missing" in end
 
 
 def test_misuse_is_told():
