@@ -91,7 +91,8 @@ def swizzled_tile(run, copy: int = 0, product: int = 0, *, ax):
         read = set(np.unique(places // PIECE - box.first // PIECE).tolist())
         core = set((core_matrix(places) - box.first // PIECE).tolist())
         banks = groups_of_banks(places)
-    first = min(read, default=0) // PIECES // _LINES * _LINES  # line that is drawn: those with which the product begins
+    begins = min(read & set(range(len(box.home) * PIECES)), default=0)  # it may begin before the box, or end behind it
+    first = begins // PIECES // _LINES * _LINES  # line that is drawn
     lines = min(_LINES, len(box.home) - first)
     cells, colours = [], []
     for line in range(lines):

@@ -42,6 +42,12 @@ def test_the_lines_are_shown_that_a_product_begins_with():
     assert "lines 33 to 48 of 64" in " ".join(text.get_text().replace("\n", " ") for text in shown.findobj(Text))
 
 
+def test_a_product_that_begins_before_the_box_is_shown_where_it_reaches_it():
+    before = FIRST_K - 40 * 128  # 64 rows, of which the last 24 lie in the box
+    run = run_with(Move(0, 0, 5, 1, "copy", 0, SWIZZLED), Move(0, 0, 9, 2, "A", 0, before))
+    assert "The second line holds, bank by bank: row 1 piece 1, row 1 piece 0" in swizzled_tile(run).alt
+
+
 def test_a_product_belongs_to_the_fill_that_it_read():
     again = [Move(0, 0, 5, order, "copy", 0, SWIZZLED) for order in (1, 3)]
     first, second = boxes(run_with(again[0], Move(0, 0, 9, 2, "A", 0, FIRST_K), again[1]).trace)
