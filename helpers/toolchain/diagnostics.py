@@ -220,7 +220,7 @@ _ADVICE = (
 )  # fmt: skip
 
 
-_NO_NAMESPACE = re.compile(r"must be a namespace name|must be a class or namespace name")
+_NO_NAMESPACE = re.compile(r"must be a (class or )?namespace name")
 _OF_NAMESPACES = (  # what stands there, and what to do
     (re.compile(r"(nvcuda|wmma)\b"), "Tensor cores by wmma need #include <mma.h> at the top of the cell."),
     (re.compile(r"(cooperative_groups|cg)\b"), "Cooperative groups need #include <cooperative_groups.h> at the top of the cell."),

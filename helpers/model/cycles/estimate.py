@@ -226,13 +226,15 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     gpu, total = parts.gpu, run.counters.get(names.INSTRUCTIONS, 0)
     if not (total or compiled.cubin):
         return None, "how many instructions run is not known"
-    fit = occupancy(gpu, math.prod(run.block), compiled.registers, compiled.shared_bytes + run.shared)
+    shared = compiled.shared_bytes + run.shared
+    fit = occupancy(gpu, math.prod(run.block), compiled.registers, shared)
     if not fit.blocks_per_sm:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
     blocks = math.prod(_grid(run))
     most, *_ = compiled.constants.get("persistent") or (fit.blocks_per_sm,)
     resident = min(fit.blocks_per_sm, most, math.ceil(blocks / gpu.sms))
-    path, why, share, depth = _path(run, compiled, gpu, resident)
+    l1 = _l1(gpu, fit.blocks_per_sm * (shared + gpu.capability.shared_reserved))
+    path, why, share, depth = _path(run, compiled, l1 // resident // SECTOR)
     if path is None:
         return None, why
     blocks = math.ceil(blocks * share)
@@ -267,15 +269,15 @@ def _grid(run) -> tuple[int, int, int]:
     return math.prod((run.problem["tiles"], *parts)), 1, 1
 
 
-def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str, float, int]:
+def _path(run, compiled, cached: int) -> tuple[BlockPath | None, str, float, int]:
     """(the path of the middle block, why there is none, the share of the blocks that are like it, its K), of a product as if it were less
-    deep: so deep that its loop makes `_TRIPS`, if one of `_DEPTHS` does. Of other launches K is 0.
+    deep: so deep that its loop makes `_TRIPS`, if one of `_DEPTHS` does. Of other launches K is 0. cached: as for `block_path`.
 
     Of a product whose slices could share a tile and do not, most blocks end at once: then it is the path of one that works.
     """
     product = run.problem.get("problem")
     if product is None:
-        return *_path_of(run, compiled, gpu, resident, 0), 0
+        return *_path_of(run, compiled, cached, 0), 0
     total = run.counters.get(names.INSTRUCTIONS, 0)
 
     def trips(path: BlockPath, share: float, k: int) -> int:
@@ -285,13 +287,13 @@ def _path(run, compiled, gpu: GPU, resident: int) -> tuple[BlockPath | None, str
         return loop.trips * loop.period if loop is not None and fits(loop) else 0
 
     k = _short(product.k, _DEPTHS[0])
-    path, why, share = _path_of(run, compiled, gpu, resident, k)
+    path, why, share = _path_of(run, compiled, cached, k)
     found, most = (path, why, share, k), 0 if path is None else trips(path, share, k)
     for depth in _DEPTHS[1:]:
         if path is None or k == product.k or most >= _TRIPS:
             break
         k = _short(product.k, depth)
-        path, why, share = _path_of(run, compiled, gpu, resident, k)
+        path, why, share = _path_of(run, compiled, cached, k)
         if path is not None and (more := trips(path, share, k)) > most:
             found, most = (path, why, share, k), more
     return found
@@ -309,14 +311,12 @@ def _grows_with_k(path: BlockPath, each: float | None, whole: int, short: int, l
     return abs(trips - round(trips)) < _WHOLE and abs(of_k - round(of_k)) < _WHOLE
 
 
-def _path_of(run, compiled, gpu: GPU, resident: int, k: int) -> tuple[BlockPath | None, str, float]:
+def _path_of(run, compiled, cached: int, k: int) -> tuple[BlockPath | None, str, float]:
     """The first three of `_path`, with a K of k, unless that is 0."""
     grid, arguments = _grid(run), list(run.arguments)
-    product, shared = run.problem.get("problem"), compiled.shared_bytes + run.shared
+    product = run.problem.get("problem")
     if k:
         arguments[_K] = type(arguments[_K])(k)
-    fit = occupancy(gpu, math.prod(run.block), compiled.registers, shared).blocks_per_sm
-    l1 = _l1(gpu, fit * (shared + gpu.capability.shared_reserved))
     of_line, sectors, requests = cell_lines(compiled), names.sectors("global", "ld"), names.requests("global", "ld")
 
     def scattered(i: SassInstruction) -> float:
@@ -325,7 +325,7 @@ def _path_of(run, compiled, gpu: GPU, resident: int, k: int) -> tuple[BlockPath 
 
     def of(z: int) -> tuple[BlockPath | None, str]:
         index = grid[0] // 2 + grid[0] * (grid[1] // 2 + grid[1] * z)
-        return block_path(compiled, grid, run.block, arguments, index, l1 // resident // SECTOR, scattered)
+        return block_path(compiled, grid, run.block, arguments, index, cached, scattered)
 
     path, why = of(grid[2] // 2)
     deep = 1 if product is None else grid[2] // product.batch

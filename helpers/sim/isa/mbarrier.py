@@ -6,8 +6,6 @@ The address may point into the shared memory of another block of the cluster. Wa
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from helpers.sim.checks import mbarrier_parity
@@ -343,7 +341,6 @@ def _wait(op):
                     for row, warp in np.unique(np.stack([rows[over], lanes[over] % m.threads // WARP], axis=1), axis=0):
                         m.recorder.move(m, line, "wait", row, warp, offset - m.shared.start)
             if not over.all():
-                m.vain = functools.partial(barrier.missing, offset - m.shared.start, int(rows[~over][0]))
                 m.asked[position] = barrier, int(rows[~over][0]), parity
         finished = done.reshape(m.blocks, m.threads)
         if done.any() and m.recorder is not None:  # the look that ends the waiting, not those in vain

@@ -102,7 +102,6 @@ class Chunk(Lanes):
         self.polls = 0
         self.yielding = False  # set by an instruction that waits in vain
         self.asked: dict[int, tuple] = {}  # by instruction: (mbarrier, block, by its parity?) waited for since something happened
-        self.vain = None  # by the same: a function giving what is `Lacking`
         self.sleeping: dict[int, bool] = {}  # groups that wait: for an mbarrier (True), or perhaps for a flag or lock (False)
         self.polled = 0
         self.joined: dict[int, tuple] = {}  # groups that execute one exchange at several places, see `exchanges`
@@ -314,24 +313,24 @@ class Chunk(Lanes):
         """Every group waits for something: look again, but not for ever."""
         self.idle += 1
         if self.idle > PATIENCE:
-            lacking = self.vain() if self.vain is not None else endless.Lacking()
-            if not (lacking.bytes_alone or lacking.surplus):
-                barriers = self.asynchronous.get("barriers", {}).items()
-                others = (barrier.miscounted(offset - self.shared.start) for offset, barrier in barriers)
-                lacking = next((other for other in others if other is not None), None) or self._waited_for() or lacking
+            lacking = self._lacking()
             program, called = self.program, self.program.calls()
             waiting = [program.ops[program.blocks[place].ops.start] for place in self.groups]
             places = {called.get(op.instruction.ptx_line, op.line) for op in waiting}
             untouched = len(self.asked) > 1 and all(parity and barrier.untouched(row) for barrier, row, parity in self.asked.values())
             endless.incomplete_phase(self, program.blocks[pc].line, lacking, places - {None}, untouched)
 
-    def _waited_for(self) -> endless.Lacking | None:
-        """What the mbarriers lack that threads wait for, those first at which somebody has arrived; None where that is not known."""
-        offsets = {id(barrier): offset - self.shared.start for offset, barrier in self.asynchronous.get("barriers", {}).items()}
-        waits = {(id(barrier), row): (barrier, row) for barrier, row, _ in self.asked.values() if id(barrier) in offsets}
+    def _lacking(self) -> endless.Lacking:
+        """What the mbarriers lack that threads wait for. Of one that is miscounted that alone, whoever waits there; else of all, those
+        first at which somebody has arrived."""
+        barriers = {id(barrier): (offset - self.shared.start, barrier) for offset, barrier in self.asynchronous.get("barriers", {}).items()}
+        waits = {(id(barrier), row): (barrier, row) for barrier, row, _ in self.asked.values()}
         ordered = sorted(waits.values(), key=lambda wait: not 0 < wait[0].pending[wait[1]] < wait[0].expected[wait[1]])
-        found = [barrier.missing(offsets[id(barrier)], row) for barrier, row in ordered]
-        return found[0]._replace(said=". Another one that is waited for".join(one.said for one in found)) if found else None
+        found = [barrier.missing(barriers[id(barrier)][0], row) for barrier, row in ordered]
+        others = (barrier.miscounted(offset) for offset, barrier in barriers.values())
+        wrong = (one for one in (*found, *others) if one is not None and (one.bytes_alone or one.surplus))
+        joined = found[0]._replace(said=". Another one that is waited for".join(one.said for one in found)) if found else endless.Lacking()
+        return next(wrong, joined)
 
     def _take(self, pc: int, mask: np.ndarray | None = None) -> int:
         self.at = pc

@@ -135,11 +135,11 @@ class PathRun(SliceRun):
         sectors = counted["sectors"] / warps
         found = AccessCost(warps, counted["wavefronts"] / warps, 0.0, sectors)
         places = [self.address(s) for s in i.sources if isinstance(s, SassAddress)]
-        if space in ("global", "local") and places and places[-1] is not None:
-            if i.row.op in ("ld", "cp.async") and space == "global":
-                found = self._load(i, places, warps, found)
-            elif space == "local":
+        if places and places[-1] is not None:
+            if space == "local":
                 self._local(i, places[-1], found)
+            elif space == "global" and i.row.op in ("ld", "cp.async"):
+                found = self._load(i, places, warps, found)
         self.costs_now[index] = self.latest[index] = found
 
     def _rows(self, place) -> np.ndarray:
