@@ -177,16 +177,17 @@ _ADVICE = (
     (r"identifier \"(?P<what>half|__half|half2|nv_bfloat16|__nv_bfloat16)\" is undefined",
      "Half precision needs #include <cuda_fp16.h> (or <cuda_bf16.h>) at the top of the cell."),
     (r"identifier \"__pipeline_\w+\" is undefined",
-     "Copies in stages by __pipeline_… need #include <cuda_pipeline.h> at the top of the cell."),
+     "The functions __pipeline_… need #include <cuda_pipeline.h> at the top of the cell."),
     (r"identifier \"CUtensorMap\" is undefined", "Tensor maps need #include <cuda.h> at the top of the cell."),
     (r"identifier \"(bf16|bfloat16|nv_bf16)\" is undefined",
-     "CUDA calls this type __nv_bfloat16: write #include <cuda_bf16.h> at the top of the cell, and below it using bf16 = __nv_bfloat16; "
-     "with the name that stands here."),
+     "CUDA calls this type __nv_bfloat16. Write #include <cuda_bf16.h> at the top of the cell, and below it `using bf16 = __nv_bfloat16;` "
+     "(in place of bf16 the name that you use)."),
     (r"identifier \"(fp16|float16|f16)\" is undefined",
-     "CUDA calls this type __half: write #include <cuda_fp16.h> at the top of the cell, and below it using fp16 = __half; with the name "
-     "that stands here."),
+     "CUDA calls this type __half. Write #include <cuda_fp16.h> at the top of the cell, and below it `using fp16 = __half;` (in place of "
+     "fp16 the name that you use)."),
     (r"identifier \"__u?int(8|16|32|64)_t\" is undefined",
-     "That is a name of a host's C library: write #include <cstdint> at the top of the cell, and the name without its first underscores."),
+     "This name is internal to the host's C library: write #include <cstdint> at the top of the cell, and leave out the two underscores at "
+     "the beginning of the name."),
     (r"function without execution space annotations",
      "Write __global__ in front of a kernel, and __device__ in front of a function that kernels call. "
      "For a library's headers add the option -default-device (in the magic: -o=-default-device)."),
@@ -222,8 +223,11 @@ _ADVICE = (
 
 _NO_NAMESPACE = re.compile(r"must be a (class or )?namespace name")
 _OF_NAMESPACES = (  # what stands there, and what to do
-    (re.compile(r"(nvcuda|wmma)\b"), "Tensor cores by wmma need #include <mma.h> at the top of the cell."),
-    (re.compile(r"(cooperative_groups|cg)\b"), "Cooperative groups need #include <cooperative_groups.h> at the top of the cell."),
+    (re.compile(r"(nvcuda|wmma)\b"),
+     "Tensor cores by wmma need #include <mma.h> at the top of the cell, and below it `using namespace nvcuda;`."),
+    (re.compile(r"(cooperative_groups|cg)\b"),
+     "Cooperative groups need #include <cooperative_groups.h> at the top of the cell, and below it, for the short name, "
+     "`namespace cg = cooperative_groups;`."),
 )  # fmt: skip
 _UNKNOWN = re.compile(r"is undefined|has no member|is not a (template|type|class)|must be a namespace|name followed by")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(\(*[-+]?[\d.].*)$", re.MULTILINE)

@@ -56,10 +56,10 @@ MULTICAST = (
     "neighbours' copies, and has it announced these?"
 )
 SURPLUS = (
-    "More arrivals come than a phase expects, so that phases end too early, and who waits for one finds that another has begun. If so "
-    "many threads arrive for each phase, give mbarrier.init their number, or let fewer arrive. If not, somebody arrives again before the "
-    "phase is over: does the thread that fills a stage wait first until it has been read? And for the right parity: a wait for the parity "
-    "of the phase that ended last returns at once."
+    "More arrivals come than a phase expects, so phases end too early, and a thread that waits for one finds that another has begun. If "
+    "all of these arrivals belong to one phase, give mbarrier.init their number, or let fewer come: one thread announces the bytes of all "
+    "its copies by one arrive.expect_tx. If not, somebody arrives for the next phase too early: does the thread that fills a stage first "
+    "wait until it has been read, and for the right parity (a wait for the parity of the phase that ended last returns at once)?"
 )
 
 

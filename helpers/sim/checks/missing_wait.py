@@ -39,8 +39,9 @@ UNHEEDED = (
 )
 TOO_FEW_ADVICE = (
     "More arrivals come at the mbarrier that line {} initialises than it expects, so its phase may be over before the last of them has "
-    "come: give mbarrier.init the number of all arrivals of a phase. If only one thread arrives there, it arrives too often: let it wait "
-    "until the stage that it fills has been read."
+    "come: give mbarrier.init the number of all arrivals of a phase. If a single thread arrives there, it arrives too often: once for each "
+    "phase is enough (one arrive.expect_tx for the bytes of all copies), and if it fills a stage, it must "
+    "first wait until that has been read."
 )
 OWED_ADVICE = (
     "Wait at the mbarrier where the copy's thread arrives for it (cp.async.mbarrier.arrive) for the phase that ends with the copy. If that "
