@@ -2,7 +2,7 @@
 //! title: The row where the column belongs
 //! task: A published kernel with a 1D thread tile has this mistake in the load that fills the tile of B. The check fails
 //!     in some shapes and passes in others. Which ones pass, and why? Repair it.
-//! hint: It passes where there is one block, and where blockIdx.x equals blockIdx.y: on the diagonal.
+//! hint: A block is right where blockIdx.x equals blockIdx.y. So a shape passes if C is a single block.
 //! hint: A tile of B has rows along K and columns along N. Which of block_row and block_col counts columns?
 //! hint: A column of B is a column of C, so the tile of B begins at block_col: in the address and in the condition.
 //! expect: global loads per result <= 1/16 K

@@ -1,7 +1,8 @@
 //! kind: change
 //! title: Two rows
 //! task: Each thread computes one element of C. Let it compute two, in two rows of a 64 x 32 tile, so that every
-//!     value it reads from Bs serves twice. The block keeps its 32 x 32 threads. At most 3/4 K shared loads per result, without bank conflicts.
+//!     value it reads from Bs serves twice. The block keeps its 32 x 32 threads. At most 3/4 K shared loads per result, as they are executed
+//!     (the compiler merges four neighbours), without bank conflicts.
 //! hint: The tile of C has 64 rows now (BM), and so has As; the block stays at 32 x 32 threads, so each thread
 //!     fetches two elements of A: rows ty and ty + 32.
 //! hint: Keep sum0 and sum1. In the inner loop read b once, and the two values of A.

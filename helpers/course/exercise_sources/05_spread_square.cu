@@ -1,7 +1,8 @@
 //! kind: write
 //! title: A square in pieces
 //! task: A thread owns 4 x 4 results that touch nowhere: rows 16 apart, columns 16 apart. As is stored transposed, As[k][row]. Write which
-//!     results are thread t's, the outer product, and the store. At most K/2 shared loads per result, 4 sectors per store, no conflict.
+//!     results are thread t's, the outer product, and the store. At most K/2 shared loads per result, 4 sectors per store, and
+//!     no bank conflicts of shared loads. (The given store to As has some; step 06 removes such.)
 //! hint: 256 threads, 16 rows and 16 columns of them. Neighbouring lanes should have neighbouring columns.
 //! hint: The first row is t / 16, the first column t % 16. Result (i, j) of a thread lies 16 i further down and 16 j further right.
 //! hint: For each k: four values of As[k], four of Bs[k] into two small arrays, then 16 multiply-adds. In the store each result asks for itself
@@ -11,7 +12,7 @@
 //! expect: bank conflicts of shared loads == 0
 //! expect: global loads per result == 1/32 K
 //! after: An outer product does not care where its rows and columns lie. The memory does: with columns apart, a store takes whole sectors. Rows need
-//!     not be apart. Four that lie together come in one load of 128 bits, which makes 5 shared loads for each k of the 8 in the solution shown.
+//!     not be apart. Four that lie together come in one load of 128 bits: then there are 5 shared loads for each k, and the solution shown has 8.
 constexpr int BM = 64, BN = 64;  // tile of C per block
 constexpr int BK = 8;            // step along K
 constexpr int TM = 4, TN = 4;    // results per thread

@@ -1,7 +1,7 @@
 //! kind: change
 //! title: Down a column
-//! task: The tile of A is stored transposed here, As[k][row], and every store by a warp takes 32
-//!     wavefronts: its lanes go down one column of As. Get rid of the conflicts without changing what is fetched or
+//! task: The tile of A is stored transposed here, As[k][row], and every store to As by a warp takes 32
+//!     wavefronts, since its lanes go down one column. Get rid of the conflicts without changing what is fetched or
 //!     computed, and without a byte more of shared memory: padding is not to be had here. The tile stays transposed: what
 //!     has one k stays in one row of As, so that each load from it brings one float, 2 K shared loads per result in all.
 //! hint: As has rows of 32 floats, as many as there are banks. So a column lies in one bank.

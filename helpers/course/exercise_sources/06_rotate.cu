@@ -2,7 +2,7 @@
 //! title: Rotate the rows
 //! task: Here the 32 lanes of a warp go down the rows of As, whose rows are 8 floats long: lanes 0, 4, 8, … meet in one bank. There is no room
 //!     for padding, and shared memory must stay at 2048 bytes. Write place(), the store into As and the product: no conflicts, at most 3/8 K
-//!     shared loads per result.
+//!     shared loads per result, as they are executed (the compiler merges four neighbours).
 //! hint: Rows 0 to 3 fill 32 banks, rows 4 to 7 the same ones again. For one k, rows 0, 4, 8, … should use different ones of a row's 8 places.
 //! hint: Turn every row by its number of fours: k stands in place (k + something) % 8. Whoever stores and whoever reads must ask the same function.
 //! hint: something is row / 4. Store As[i][place(i, k)] and read As[lane][place(lane, k)]; a value of A serves the eight columns of the thread.

@@ -1,10 +1,10 @@
 //! kind: diagnose
 //! title: A promise nobody keeps
 //! task: You saw this kernel stop. It decides for each piece whether to take it in one load, and asks one question too few. Add it, so that
-//!     the slower path is taken where it must be, and only there. Counted besides: a product with N = K = 61 in rows of 64 floats, whose
-//!     pieces are aligned, and all but the last one of a row whole.
+//!     the slower path is taken where it must be, and only there. Counted besides: a product with N = K = 61 in rows of 64 floats. All its
+//!     pieces are aligned, and only the last piece of each row is not whole.
 //! hint: The check prints the shapes. What do their leading dimensions have in common?
-//! hint: The first element of row 1 lies lda * 4 bytes behind that of row 0. When is that a multiple of 16?
+//! hint: The first element of row 1 lies lda * 4 bytes after that of row 0. When is that a multiple of 16?
 //! hint: load4 need not know the leading dimension: the address of the piece says it all. Take the wide load only where the address is a
 //!     multiple of 16, too.
 //! expect: sectors per load of A == 16

@@ -1,7 +1,7 @@
 //! kind: write
 //! title: Two at a time
-//! task: Write the wide path from scratch, with pieces of two floats (float2, 8 bytes): when a matrix allows it, the load of a piece, and the two
-//!     fetches. Each thread brings one piece of A and one of B. It must be right for every matrix: 8 sectors per load where rows fit. What
+//! task: Write three things, for pieces of two floats (float2, 8 bytes): in_pairs, which says whether a matrix allows them; load2, which loads
+//!     one; and the two fetches. Each thread brings one piece of A and one of B. It must be right for every matrix: 8 sectors per load where rows fit. What
 //!     float4 asks of a matrix is more than float2 needs.
 //! hint: An access of 8 bytes must begin at a multiple of 8. What does that ask of the matrix, of its leading dimension, of its width?
 //! hint: A row of the tile of A has 8 pieces, one of B has 16. Thread t's piece of A is row t / 8, k t % 8 * 2; of B it is k t / 16, column t % 16 * 2.
