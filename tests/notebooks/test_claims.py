@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from helpers import evidence, gemm, ladder, measures, reference, strategy, variants, what_if
+from helpers.course import recorded_states
 from helpers.course.accuracy import pieces
 from helpers.course.autotune import busy_part
-from helpers.course import recorded_states
 from helpers.course.steps import STEPS, get
 from helpers.front.tooltips import unmarked
 from helpers.model import hardware
@@ -172,7 +172,9 @@ def without(what: str) -> tuple[str, ...]:
 def held_out(configuration: str, size: int) -> float:
     """Microseconds of step 17 with these constants, on a shape that took no part in the rule."""
     found = strategy.judged(dtype="bfloat16")
-    return 1e3 * next(rows[configuration]["milliseconds"] for problem, rows in found.recorded.items() if problem.m == problem.n == problem.k == size)
+    return 1e3 * next(
+        rows[configuration]["milliseconds"] for problem, rows in found.recorded.items() if problem.m == problem.n == problem.k == size
+    )
 
 
 def times_cublas(shape: str, configuration: str) -> float:
@@ -194,7 +196,9 @@ def factors_that_fp16_keeps_nothing_of() -> float:
 
 def last_adds() -> tuple[str, ...]:
     """Microseconds of the deep product in 16 slices of which the last adds up all, and without the sum."""
-    return logged(r"with fences by all threads [\d.]+ µs, as it is ([\d.]+), its atomic .*? without the sum of more than one part ([\d.]+),")
+    return logged(
+        r"with fences by all threads [\d.]+ µs, as it is ([\d.]+), its atomic .*? without the sum of more than one part ([\d.]+),"
+    )
 
 
 def all_add() -> tuple[str, ...]:
