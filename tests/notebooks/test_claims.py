@@ -25,9 +25,11 @@ from helpers.front.tooltips import unmarked
 from helpers.model import hardware
 from helpers.model.cycles.chip import figures
 from helpers.model.planned_cycles import main_loop
-from helpers.sim.counting import names
+from helpers.sim.code.sites import CostRule
+from helpers.sim.counting import names, rules
 from tests import ROOT
 
+LANES = np.arange(32)
 LESSONS = [step for step in STEPS if step.number <= 10]
 H200 = hardware.gpu("H200 SXM")
 SHARES = r"(\d\.\d+) \| (\d\.\d+)"  # of cuBLAS's speed, at 4096 and 8192
@@ -238,6 +240,11 @@ def factors(fast: str, slow: str) -> list[float]:
     return [fast.tflops / slow.tflops for slow, fast in evidence.elsewhere(slow, fast).rows]
 
 
+def served(rule: CostRule, addresses: np.ndarray, width: int) -> rules.Cost:
+    """What an access of a warp costs whose lanes take so many bytes each, from these addresses on."""
+    return rules.cost(rule, addresses[None], None, width)
+
+
 def registers_for(threads: int, blocks: int) -> int:
     """The most registers a thread may have if so many blocks are to fit on a multiprocessor: they are given out by eights."""
     return REGISTERS // (threads * blocks) // 8 * 8
@@ -286,17 +293,22 @@ CLAIMS = (
           lambda: (f"{H200.peak_fp32_tflops:.1f}",), lambda: 4 * (1 + 2 / 4 + 2 / 32) > 6),
     Claim(3, "The recorded kernel reaches most of it", holds=lambda: 0.75 < recorded("shared_tile") / (H200.peak_fp32_tflops / 6.25) < 1),
     Claim(3, "reports {} GFLOPS for a tiled kernel and {} for the one before it (published)", as_read("314", "1058")),
-    Claim(4, "the waves of the first row, {}.", lambda: (f"{1024**2 / 256 / (hardware.gpu('RTX 3090').sms * 6):.2f}",)),
+    Claim(4, "the waves of the first row: {} in both.", lambda: (f"{1024**2 / 256 / (hardware.gpu('RTX 3090').sms * 6):.2f}",)),
     Claim(4, "does {} GFLOPS. With two operands from shared memory per multiply-add it would need {} GB/s", as_read("444.3", "1777")),
     Claim(4, "and shared memory gives {} GB/s", as_read("178.56")),
-    Claim(4, "({} GHz is the base clock of an RTX 3090. The other is not even its boost clock, {} GHz.)",
-          lambda: (f"{178.56 / 128:.3f}", hardware.gpu("RTX 3090").clock_mhz / 1000)),
+    Claim(4, "({} GHz is the base clock of an RTX 3090. The other, {} GHz, is above even its boost clock, {} GHz.)",
+          lambda: (f"{178.56 / 128:.3f}", f"{444.3 / 256:.3f}", hardware.gpu("RTX 3090").clock_mhz / 1000),
+          lambda: 444.3 / 256 > hardware.gpu("RTX 3090").clock_mhz / 1000),
     Claim(4, "gave {}, {}, {}, {} and {} TFLOPS for TM = 1, 2, 4, 8, 16",
           lambda: logged(r"32×32×32 tile, 4096³: TM 1 ([\d.]+) · 2 ([\d.]+) · 4 ([\d.]+) · 8 ([\d.]+) · 16 ([\d.]+);")),
-    Claim(4, "gave {} for TM = 8 and {} for TM = 16", lambda: logged(r"64×64×16: TM 8 ([\d.]+), TM 16 ([\d.]+);")),
+    Claim(4, "The tile of $64 \\times 64$, with BK = 16 and so with twice as many barriers, gave {} for TM = 8 and {} for TM = 16",
+          lambda: logged(r"64×64×16: TM 8 ([\d.]+), TM 16 ([\d.]+);")),
     Claim(4, "with TM = 32 fell to {}: it spilled registers", lambda: logged(r"128×128, TM 32 ([\d.]+) \(spills\)")),
     Claim(4, "reports {} ms for its shared-memory kernel on an RTX 5090 and {} ms for its 1D tile", as_read("0.24867", "0.249046")),
     Claim(5, "it was worth {} per cent at 4096", lambda: more(*logged(r"05 ([\d.]+) \(0.432\) / 22.29, and ([\d.]+) with two blocks"))),
+    Claim(5, "More than half of the multiprocessors have nothing to do, each of the others has one block of 8 warps where two would fit",
+          holds=lambda: 2 * (1024 // 128) ** 2 < H200.sms and (fit := reference("thread_tile_2d").occupancy("H200 SXM")).blocks_per_sm == 2
+          and fit.warps_per_sm == 2 * 8),
     Claim(5, "the kernel has half the speed of step 04",
           holds=lambda: 0.45 < recorded("thread_tile_2d", 1024) / recorded("thread_tile_1d", 1024) < 0.55),
     Claim(5, "about one and a half to two.", holds=lambda: all(1.4 < one < 2 for one in factors("thread_tile_2d", "thread_tile_1d"))),
@@ -307,6 +319,16 @@ CLAIMS = (
           holds=lambda: most_lost("sum[i][j] +=")[:2] == ["dispatch stall", "short scoreboard"]),
     Claim(5, "In addition, the one of `As` waits for the queue of shared memory, and the one of `Bs` at the barrier",
           holds=lambda: [set(most_lost(line)[:2]) for line in ("a[i] = As", "b[j] = Bs")] == [{"dispatch stall", "mio throttle"}, {"dispatch stall", "barrier"}]),
+    Claim(6, "The phases of a *load* merge in twos if all 32 lanes pair up: either every lane $n$ reads what lane $n \\oplus 1$ reads (0 with 1, "
+          "2 with 3, …), or every lane what lane $n \\oplus 2$ reads (0 with 2, 1 with 3, …).",
+          holds=lambda: [served(CostRule.SHARED_LOAD, (LANES & ~bit) * 16, 16).ideal_wavefronts for bit in (1, 2)] == [2, 2]),
+    Claim(6, "take one wavefront if these lie in different banks",
+          holds=lambda: [served(CostRule.SHARED_LOAD, LANES // 2 * apart, 16).wavefronts for apart in (16, 32)] == [2, 4]),
+    Claim(6, "Lanes that agree at any other distance merge no phases, and those of a store never merge.",
+          holds=lambda: [served(CostRule.SHARED_LOAD, (LANES & ~bit) * 16, 16).ideal_wavefronts for bit in (4, 8, 16)] == [4, 4, 4]
+          and [served(CostRule.SHARED_STORE, (LANES & ~bit) * 16, 16).ideal_wavefronts for bit in (1, 2)] == [4, 4]),
+    Claim(6, "its stores, 16 values of `k` for 2 rows, take two wavefronts each",
+          holds=lambda: served(CostRule.SHARED_STORE, 4 * (LANES % 16 * (128 + 4) + LANES // 16), 4).wavefronts == 2),
     Claim(6, "for each of eight rows: {} registers to hold", lambda: (4 * 8,)),
     Claim(6, "the step's kernel runs at {} TFLOPS", lambda: (by_nvcc("06"),)),
     Claim(6, "Without padding it loses 5 % ({}); at BK = 16, 13 % ({} instead of {})",
@@ -315,20 +337,25 @@ CLAIMS = (
     Claim(6, "the recorded kernel has half of that", holds=lambda: 0.45 < recorded("bank_conflicts") / H200.peak_fp32_tflops < 0.55),
     Claim(6, "If wavefronts were all that counts, the gain would be the last ratio in the table; the kernel gained less.",
           holds=lambda: 1 < recorded("bank_conflicts") / recorded("thread_tile_2d") < 66.9 / 51),
-    Claim(6, "both lose against it. The table has the faster of the two, which beside the 2D tile would look like a gain.",
+    Claim(6, "both lose against it. The table has the faster of the two, which is still faster than the 2D tile.",
           holds=lambda: all(one < 1 for one in factors("bank_conflicts", "vectorized"))
           and all(one > 1 for one in factors("bank_conflicts", "thread_tile_2d"))),
     Claim(6, "On an H200 the other one is slower than the 2D tile as well.",
           holds=lambda: all(published("H200 SXM", "banks, offset", size) < published("H200 SXM", "2D", size) for size in (4096, 8192))),
     Claim(7, "For a kernel with wide accesses there are eight more", holds=lambda: len(gemm.of_any_alignment(reference("vectorized"), 1)) == 8),
+    Claim(7, "Their rows are whole pieces, but in one matrix or in all three not every row begins at a multiple of 16 bytes.",
+          holds=lambda: all(one.k % 4 == one.n % 4 == 0 for one in gemm.of_any_alignment(reference("vectorized"), 1))
+          and [sum(by % 4 > 0 for by in moved) for moved in MOVED] == [1, 1, 1, 3]),
     Claim(7, "In four of them the leading dimension is one element longer for A, for B or for C, or two for all three",
           holds=lambda: [(one.pad_a, one.pad_b, one.pad_c) for one in gemm.of_any_alignment(reference("vectorized"), 1)] == [*MOVED, *[(0, 0, 0)] * 4]),
     Claim(7, "in the other four the matrix itself begins late: one of the three by an element, or all by two.",
           holds=lambda: [one.shifts for one in gemm.of_any_alignment(reference("vectorized"), 1)[4:]] == MOVED),
-    Claim(7, "In three more all rows begin at such multiples and end within a piece, of which three, two or one elements are left",
+    Claim(7, "In three more every row begins at a multiple of 16 bytes, and only three, two or one floats of its last piece belong to it",
           holds=lambda: [(one.k % 4, one.n % 4, one.lda % 4, one.ldb % 4, one.ldc % 4) for one in gemm.of_any_end(reference("vectorized"), 1)]
           == [(3, 1, 0, 0, 0), (2, 3, 0, 0, 0), (1, 2, 0, 0, 0)]),
-    Claim(7, "But every store to local memory goes through to L2, and L2 takes half as many bytes in a cycle as it gives.",
+    Claim(7, "there the 64 bytes that four lanes read lie in three sectors instead of two",
+          holds=lambda: [served(CostRule.GLOBAL, LANES // 4 * lda * 4 + LANES % 4 * 16, 16).sectors for lda in (128, 132)] == [8 * 2, 4 * 2 + 4 * 3]),
+    Claim(7, "But every store to local memory, where spilled registers go, goes through to L2, and L2 takes half as many bytes in a cycle as it gives.",
           holds=lambda: logged(r"nine of ten loads are served by L(\d)") == ("1",) and 1.8 < figures()["load_store"]["store_sector_all"] / figures()["load_store"]["l2_sector"] < 2.4),
     Claim(7, "The barriers themselves cost next to nothing.",
           holds=lambda: what_if(reference("vectorized").profile(4096, "H200 SXM"), BARRIERS).gain(BARRIERS) < 0.01),
@@ -347,12 +374,15 @@ CLAIMS = (
     Claim(7, "A third leaves {} registers a thread", lambda: (registers_for(256, 3),)),
     Claim(7, "more than half of the speed: {} TFLOPS instead of {}.", lambda: rounded(logged(r"n = 3 ([\d.]+) \(80, spilled\) beside ([\d.]+)\."))),
     Claim(7, "On a large one nearly nine in ten are multiply-adds", holds=lambda: 0.87 < multiply_add_share("vectorized", 4096) < 0.9),
+    Claim(8, "The counter compares with one wavefront for each phase, and a load whose phases do not merge has four.",
+          holds=lambda: [(cost.wavefronts, cost.conflicts) for cost in [served(CostRule.SHARED_LOAD, LANES % 8 * 16, 16)]] == [(4, 0)]),
     Claim(8, "which made {} TFLOPS of the step itself", lambda: (by_nvcc("08"),)),
     Claim(8, "save a quarter of the shared loads: **{}**", lambda: logged(r"16×8 thread tile without prefetch ([\d.]+)")),
     Claim(8, "twice as many barriers: **{}**. BK = 32: {}, a little better",
           lambda: logged(r"that 09 turns into a gain. BK 8 ([\d.]+), BK 32 ([\d.]+),")),
     Claim(8, "64 × 32 instead of 32 × 64: {}.", lambda: logged(r"WM 64 × WN 32 ([\d.]+)\.")),
-    Claim(8, "nine of ten instructions are multiply-adds, so that issuing them would allow nine tenths of the limit, and the kernel reaches two thirds",
+    Claim(8, "Nine of ten instructions are multiply-adds: with one instruction issued in every cycle of each scheduler, the kernel would reach nine "
+          "tenths of the peak. It reaches two thirds.",
           holds=lambda: 0.87 < executed("warp_tile", "FFMA instructions") / executed("warp_tile", "all instructions") < 0.93
           and 0.64 < recorded("warp_tile") / H200.peak_fp32_tflops < 0.69),
     Claim(8, "a warp tile brought between {} per cent (RTX 3090) and a quarter (H200 at 8192³)",
