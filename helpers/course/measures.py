@@ -564,7 +564,7 @@ _MEASURES: tuple[tuple[str, Callable[..., float]], ...] = (
     (r"multiply-adds", multiply_adds),
     (r"wgmma instructions", lambda run: count(run, names.tensor("gmma"))),
     (r"bulk copies", lambda run: count(run, names.bulk_executed("ld"))),
-    (r"blocks in a row that share (\w+)", blocks_that_share),
+    (r"successive blocks that share (\w+)", blocks_that_share),
     (r"threads of a warp down a column of (\w+)", threads_down_a_column),
     (r"bulk copies of the busiest block", bulk_copies_of_a_block),
     (r"inits of the busiest mbarrier", inits_of_an_mbarrier),

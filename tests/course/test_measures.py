@@ -209,10 +209,10 @@ def test_sentences():
     assert str(verdict) == "FAIL  global loads per result: yours 128, expected at most 96"
 
 
-def test_blocks_in_a_row_that_share_a_tile():
+def test_successive_blocks_that_share_a_tile():
     run = run_of("naive", 64, 96, 16)  # 3 blocks across, 2 down
     assert [measures.blocks_that_share(run, array) for array in "AB"] == [3, 1]
-    assert measures.expect("blocks in a row that share A == 3").judge(run).ok
+    assert measures.expect("successive blocks that share A == 3").judge(run).ok
     with pytest.raises(CourseError, match="no array D"):
         measures.blocks_that_share(run, "D")
 

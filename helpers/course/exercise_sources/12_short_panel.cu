@@ -2,11 +2,11 @@
 //! title: The last panel
 //! task: Blocks are numbered in panels of four rows of tiles, so that blocks which run together share tiles of B. Some
 //!     products come out right, small ones among them, and others do not. Find out which tiles are never computed,
-//!     say why, and repair it. The panels stay: four blocks in a row share a tile of B.
-//! hint: Take a grid with a single row of tiles, and work out row for block 1.
+//!     say why, and repair it. The panels stay: four blocks with successive numbers share a tile of B.
+//! hint: Take a grid with a single row of tiles (gridDim.y is 1), and work out `row` for block 1.
 //! hint: The last panel may have fewer rows of tiles than the others, and its blocks must be dealt out over those.
 //! hint: height = min(PANEL, rows of tiles that are left from this panel's first one on).
-//! expect: blocks in a row that share B >= 4
+//! expect: successive blocks that share B >= 4
 //! after: Any order of the blocks is right as long as every tile is in it exactly once. Only speed depends on which.
 constexpr int BM = 16;    // rows of C per block
 constexpr int BN = 16;    // columns of C per block

@@ -2,7 +2,8 @@
 //! title: Promotion
 //! task: Every result is within the error bound that any order of adding has. But where K is long and all numbers are positive, the errors are
 //!     all on one side, and together many times those of FP32. Let the CUDA cores add up what the tensor cores have summed over a
-//!     short stretch of k, so short that at K = 4096 the errors are at most 10 times 2^-24 of the results.
+//!     short stretch of k, so short that on positive numbers, at K = 4096, the root mean square of the relative errors is at most 10 times
+//!     2^-24, also where the first eighth of each row of A is 8 times as large.
 //! hint: float addition rounds to the nearest, and errors go either way. A tensor core cuts off. How often is something cut off from a
 //!     sum that is large already?
 //! hint: What is cut off is a part of the sum, so it is little as long as the sum is short. Which of the two accumulators is worth the

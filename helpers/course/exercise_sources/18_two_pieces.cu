@@ -1,8 +1,8 @@
 //! kind: write
 //! title: Two pieces
 //! task: A warp computes 16 x 8 results from float matrices with FP16 tensor cores. Write every number as a high and a low piece, and
-//!     multiply the pieces. At K = 64 the errors must be at most 10 times 2^-24 of the results, about as FP32 has them, also where all
-//!     numbers are below 2^-10; and three products must do.
+//!     multiply the pieces. On positive numbers, at K = 64, the root mean square of the relative errors must be at most 10 times 2^-24, also
+//!     where all numbers are below 2^-10; and three products must do.
 //! hint: The high piece is x rounded to FP16. What it lacks, x less the high piece, is known exactly in float: the low piece is made of that.
 //! hint: What is lacking is 2^11 times smaller than x or more, and FP16 ends at 2^-24. Multiply it by LOW before it is rounded. Which of
 //!     the four products of pieces is too small to matter?

@@ -45,8 +45,8 @@ __device__ unsigned four(const __nv_fp8_e4m3* line, bool inside, int k, int K) {
 }
 
 // C = alpha * A * B + beta * C. A is M x K by rows, B is K x N by columns: the k of column n begin at B + n * ldb.
-// scales_A: for each SCALE_K of K a factor of each row, rows up to a multiple of 4; scales_B: for each one of every
-// SCALE_N columns.
+// scales_A: for each SCALE_K of K a factor of each row, rows up to a multiple of 4; scales_B: for each SCALE_K of K
+// one factor for every SCALE_N columns.
 extern "C" __global__ void __launch_bounds__(32)
 one_for_a_row(int M, int N, int K, float alpha, const __nv_fp8_e4m3* A, int lda, const __nv_fp8_e4m3* B, int ldb,
      float beta, __nv_bfloat16* C, int ldc, const float* scales_A, const float* scales_B) {
