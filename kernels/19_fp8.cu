@@ -146,7 +146,7 @@ __device__ unsigned pack(float low, float high) {
 }
 
 // B is given by columns: the k of column n begin at B + n * ldb. scales_A: for each block of K a factor of each row,
-// rows up to a multiple of 4; scales_B: for each a factor of every 128 columns.
+// rows up to a multiple of 4; scales_B: for each block of K one factor for every SCALE_N columns.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 fp8(int M, int N, int K, float alpha, const Element* A, int lda, const Element* B, int ldb, float beta, Result* C,
     int ldc, const float* scales_A, const float* scales_B, const __grid_constant__ CUtensorMap map_A,
