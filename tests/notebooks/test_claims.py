@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from helpers import evidence, gemm, ladder, measures, reference, strategy, variants, what_if
+from helpers import evidence, gemm, ladder, measures, quantized, reference, strategy, variants, what_if
 from helpers.course import recorded_states
 from helpers.course.accuracy import pieces
 from helpers.course.autotune import busy_part
@@ -27,6 +27,7 @@ from helpers.model.cycles.chip import figures
 from helpers.model.planned_cycles import main_loop
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import names, rules
+from helpers.sim.isa.mma import cut_sums, sums_of
 from tests import ROOT
 
 LANES = np.arange(32)
@@ -128,6 +129,23 @@ def winners_fill_the_gpu() -> bool:
     return all(good)
 
 
+def with_warps() -> set[str]:
+    """The shapes on which constants of step 12 win that have several warps share each warp's tile."""
+    found = strategy.recorded()
+    return {shape for shape in found.rows if "warps" in found.best(shape)}
+
+
+@functools.cache
+def wavefronts_for_sums() -> tuple[float, float]:
+    """By how much a product's wavefronts of shared loads grow in step 12 if eight warps share each warp's tile, and what part of that adds up sums."""
+    tile = {"BM": 32, "BN": 64, "BK": 32, "WM": 32, "WN": 64, "TM": 8, "TN": 8}
+    kernels = variants(reference("autotune"), {"1": tile | {"AT_ONCE": 4}, "8": tile | {"WARPS_K": 8, "FIRST": 0, "AT_ONCE": 2}})
+    one, eight = kernels.gemm(256).values()
+    wavefronts = measures.measure("wavefronts of shared loads")
+    grown = wavefronts(eight) - wavefronts(one)
+    return grown / wavefronts(one), measures.at_line(eight, "+= sums[").counters[names.shared_wavefronts("ld")] / grown
+
+
 @functools.cache
 def copies_shifted(align: int) -> int:
     """Sectors that the copies of B in step 12 ask for with eight slices, more than with one, if shared memory is aligned to so many bytes."""
@@ -208,6 +226,22 @@ def all_add() -> tuple[str, ...]:
     return logged(
         r"as it is now\* \(cuBLAS ([\d.]+)\): 64 × 64 with 32 slices ([\d.]+), .*?; 32 × 64 with 16 ([\d.]+) and .*? without all three (\d\.\d+)"
     )
+
+
+def digits_left() -> tuple[float, ...]:
+    """Of lesson 19's numbers without the outliers, stored with one factor for the matrix: the parts with no digit, one or two, three, and all four."""
+    numbers, outliers = np.random.default_rng(19).standard_normal((256, 1024), dtype=np.float32), [100, 300, 310, 900]
+    numbers[:, outliers] = 60_000
+    stored = np.delete(quantized(numbers, 0, 0).stored.astype(np.float32), outliers, axis=1)
+    units = np.abs(stored) * 2**9  # of the smallest positive number
+    return tuple(float(np.mean((units >= low) & (units < high))) for low, high in ((0, 1), (1, 4), (4, 8), (8, np.inf)))
+
+
+def kept_of_a_product(exponent: int) -> float:
+    """What FP8's sums keep of 1.875 times 1.875, which has all 8 bits, if it is moved to this exponent beside a product of exponent 0."""
+    sums = sums_of("e4m3", "f32", warpgroup=True)
+    left, right = np.array([[1.0, 1.875]]), np.array([[1.0], [1.875 * 2.0**exponent]])
+    return float(cut_sums(sums, left, right, np.zeros((1, 1)), ("e4m3", "e4m3"))[0, 0]) - 1
 
 
 def differences_from_cublas(step: str) -> list[float]:
@@ -444,6 +478,14 @@ CLAIMS = (
           lambda: copies_shifted(128) == 0),
     Claim(12, "That is faster by a sixth", holds=lambda: strategy.recorded().best("medium") == "32 × 128, 4 warps"
           and 7 / 6 < times_cublas("medium", "32 × 128, 4 warps") / times_cublas("medium", "64 × 128") < 1.2),
+    Claim(12, "tiles of 64 × 128 with 8 × 8 results per thread had {} to {} of cuBLAS's speed with one warp for each warp's tile, and {} with two",
+          lambda: logged(r"1024: 64 × 128 of 8 × 8 with one ([\d.]+) to ([\d.]+), with two ([\d.]+);")),
+    Claim(12, "they win the square products up to 1536, the thin ones and the deep one",
+          holds=lambda: with_warps() == {"small", "small, 512", "medium", "medium, 1536", "thin", "thin, 128", "deep"}),
+    Claim(12, "Compare *32 × 64* with *32 × 64, 8 warps*: {} and {} of cuBLAS's speed at 256, {} and {} at 512; but {} and {} at 4096, and {} and {} where $K$ is 128",
+          lambda: tuple(f"{times_cublas(shape, name):.2f}" for shape in ("small", "small, 512", "large", "shallow") for name in ("32 × 64", "32 × 64, 8 warps"))),
+    Claim(12, "in shared memory nearly a fifth more wavefronts of loads, most of them to add up the sums",
+          holds=lambda: 0.18 < wavefronts_for_sums()[0] < 0.2 and wavefronts_for_sums()[1] > 0.8),
     Claim(14, "this lesson's kernel has {} % on an H200", lambda: (f"{100 * beside_cublas('wmma', 4096):.0f}",)),
     Claim(14, "reaches 45 % of cuBLAS on a GPU of compute capability 12.0 and 8 % on an H100 (published)"),
     Claim(16, "nearly half of the instructions of a step along $K$ do nothing but feed the tensor cores",
@@ -460,6 +502,8 @@ CLAIMS = (
           "and a third of that is {} and {}.", lambda: (f"{H200.unit('float16').tflops / 3:.0f}", *(
               f"{recorded('warp_specialized', size) / part:.0f}" for part in (1, 3) for size in (4096, 8192)))),
     Claim(18, "Its last rung multiplies at {} % of", lambda: (f"{100 * recorded('fused_epilogue') / H200.peak_fp32_tflops:.0f}",)),
+    Claim(18, "where FP16 numbers lie 16 apart, so up to 8 is missing, and $8 \\cdot 2^{{13}}$ is more than 65504",
+          holds=lambda: np.spacing(np.float16(2**14)) == 16 and 8 * 2**13 > float(np.finfo(np.float16).max) > 8 * 2**12),
     Claim(18, "and a third of them have a factor of which FP16 keeps nothing", holds=lambda: 0.3 < factors_that_fp16_keeps_nothing_of() < 0.36),
     Claim(17, "| step 16 | {} | {} | {} | {} |", lambda: tuple(
         share for size, burst in zip((4096, 8192), logged(rf"step 16 {SHARES}"), strict=True)
@@ -529,9 +573,13 @@ CLAIMS = (
     Claim(19, "with clusters of two the third line has {} and {}", lambda: logged(r"consumers: [^|]+\| [^|]+, with clusters (\d+) \| (\d+)")),
     Claim(19, "At 1024 the kernel has {} of cuBLAS: there are {} tiles for {} multiprocessors",
           lambda: (f"{beside_cublas('fp8', 1024):.2f}", 1024 // 256 * (1024 // 128), H200.sms)),
-    Claim(19, "From 2048 on it is faster", holds=lambda: all(beside_cublas("fp8", size) > 1 for size in (2048, 4096, 8192))),
+    Claim(19, "From 2048 on the kernel above is faster than cuBLAS", holds=lambda: all(beside_cublas("fp8", size) > 1 for size in (2048, 4096, 8192))),
     Claim(19, "Tiles of 128 × 128 with 6 stages have {} there", lambda: logged(r"128 x 128 with 6 stages has ([\d.]+) at 1024")),
     Claim(19, "The bytes are one fiftieth of the tiles'", holds=lambda: 45 < (256 + 128) * 128 / ((256 + 1) * 4) < 55),
+    Claim(19, "Nearly everything else lies where the format has at most three of its four digits left: half of the numbers have one or two, a tenth none.",
+          holds=lambda: all(low < part < high for part, (low, high) in zip(digits_left(), ((0.09, 0.11), (0.45, 0.55), (0.25, 0.35), (0, 0.06)), strict=True))),
+    Claim(19, "One whose exponent is more than 7 below the highest may lose its last bits",
+          holds=lambda: kept_of_a_product(-7) == 1.875**2 * 2**-7 and kept_of_a_product(-8) < 1.875**2 * 2**-8),
     Claim(19, "the two gave the same $C$, bit for bit", holds=lambda: set(differences_from_cublas("fp8")) == {0}),
 )  # fmt: skip
 
