@@ -64,7 +64,7 @@ def test_each_unit_binds_alone(change, unit, expected):
             "shared_tile",
             r"the load/store unit, busy for \d+% of the time: \d+% with wavefronts of shared memory, \d+% with cache lines of global",
         ),
-        ("warp_tile", r"instruction issue, busy for 7\d% of the time"),
+        ("warp_tile", r"instruction issue, busy for 8\d% of the time"),
         ("thread_tile_2d", r"latency \(.*; the fullest unit is the load/store unit, busy for 6\d% of the time: \d+% with wavefronts .*"),
     ],
 )

@@ -2,8 +2,8 @@
 
 The middle block stands for all. How many trips it really takes follows from the counted instructions of the launch. What one trip
 takes is the slope of the simulation once it is under way. Blocks come in turns of as many as fit on a multiprocessor; the one with the
-most blocks ends last, and where each has one turn, the one that is farthest from its code. Code beyond what is there before a kernel
-begins comes from DRAM in a first launch.
+most blocks ends last, and of these the slowest. What is not in L2 is waited for once for each line: by a block that has a multiprocessor
+to itself; of several each hides the others' waits. Code beyond what is there before a kernel begins comes from DRAM in a first launch.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ _K = 2  # where a product's arguments have K
 _WHOLE = 0.01  # what a number of trips, or of elements of K for each, may be off where it is whole
 _LONGEST = 400_000  # warp instructions of a multiprocessor that are simulated
 _IDLE = 0.1  # of the instructions of one that works, what a block executes at most that ends at once
+_MEASURED_MHZ = 1980  # of the GPU whose latencies chip.toml has
+_THRASHED = 4  # with a quarter more than L2 has room for, nothing is there when it is wanted again
 _L1 = 28 << 10  # bytes of L1 that shared memory never takes
 _REMEMBERED = 64
 _TOO_LONG = "one block takes too many instructions"
@@ -153,32 +155,17 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     launch, why = _launch(run, compiled, parts)
     if launch is None:
         return None, why
-    turns, left = divmod(launch.most, launch.resident)
-    start = parts["launch.block"]
-
-    def through(away: Away) -> tuple[_Turn, float]:
-        """The first turn, and the cycles of all."""
-        whole = launch.simulated(launch.resident, away)
-        rest = launch.simulated(left, away).cycles + start if left else 0
-        return whole, turns * (whole.cycles + start) + rest
-
     try:
-        whole, cycles = through(launch.far)
-        first, cold = through(launch.first_far) if launch.first_far != launch.far else (whole, cycles)
-        one = turns * whole.trips * max(launch.first_far.every, parts["latency.streamed"] * launch.first_far.new)
-        most = cycles + from_dram(one, cold - cycles)
-        if whole.trips and cold > most:
-            share = (most - cycles) / (cold - cycles)
-            between = Away(*(near + share * (far - near) for near, far in zip(launch.far, launch.first_far, strict=True)))
-            first, cold = through(between)[0], most
+        whole, cycles = launch.usual_times()
+        first, cold = launch.first_times(whole, cycles)
     except _TooLongError:
         return None, _TOO_LONG
-    alone = turns == 1 and not left and launch.blocks > 1  # nothing comes after the first turn: the launch ends with the slowest
-    slowest = parts["code.slowest"] * whole.waits_for_code * cycles if alone else 0.0
+    slowest = launch.slowest(whole) * cycles
     each, misses = parts["code.cold_miss"], launch.cold_misses()
     cycles, cold = cycles + slowest, max(cold, cycles) + slowest + each * len(misses)
     together = _batch(cold, parts)
     cycles += (cold - cycles) / together
+    turns = launch.most // launch.resident
     fetching = {index: each * warps * launch.resident for index, warps in misses.items()}
     found = first.estimate(cycles, compiled, launch.path.function, turns, fetching)
     matrix = [times for i in launch.path.function.instructions if (times := matrix_cycles(i, parts))]
@@ -209,7 +196,7 @@ def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watche
     compiled = run.kernel.native(gpu.arch).compiled
     launch, why = _launch(run, compiled, chip(gpu, changed))
     try:
-        turn = launch.simulated(launch.resident, launch.first_far, True) if launch else None
+        turn = launch.simulated(launch.resident, launch.first_far if launch.resident == 1 else Away(), True) if launch else None
     except _TooLongError:
         turn, why = None, _TOO_LONG
     if launch is None or turn is None:
@@ -255,9 +242,18 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         memory = device_memory(run)
         launch = replace(launch, new=memory.new, kept=memory.read + memory.written <= gpu.l2_bytes)
     else:
-        matrices = sum(value.nbytes for value in run.arguments if getattr(value, "ndim", 0))
-        launch = replace(launch, beyond=max(0.0, 1 - gpu.l2_bytes / max(1, matrices)))
+        launch = replace(launch, beyond=_beyond(run, parts))
     return launch, ""
+
+
+def _beyond(run, parts: Chip) -> float:
+    """The part of a product's lines that are not in L2 when they are wanted again. Measured on compute capability 9.0, whose L2 has two
+    halves; published times of others are nearer without."""
+    if parts.gpu.capability.name != "9.0":
+        return 0.0
+    room = parts["l2.kept"] * parts.gpu.l2_bytes
+    read = run.problem["A"].nbytes + run.problem["B"].nbytes
+    return min(1.0, max(0.0, (read / room - 1) * _THRASHED))
 
 
 def _grid(run) -> tuple[int, int, int]:
@@ -376,6 +372,7 @@ class _Turn:
     stretch: float  # how much longer the steady part really is
     trips: float
     per_trip: float
+    blocks: int = 1  # like the one that was simulated
 
     @property
     def waits_for_code(self) -> float:
@@ -391,7 +388,7 @@ class _Turn:
             for index, row in table.items():
                 for state, value in zip(WarpState, row, strict=True):
                     if value:
-                        spent[index][state] += value * factor * turns
+                        spent[index][state] += value * factor * turns * self.blocks
         states: dict[WarpState, float] = dict.fromkeys(WarpState, 0.0)
         by_line: dict[int, dict[WarpState, float]] = defaultdict(lambda: defaultdict(float))
         of_line = cell_lines(compiled)
@@ -415,8 +412,8 @@ class _Launch:
     """What all turns of a launch have in common. each: warp instructions of a block, None where they were not counted. resident: blocks
     that share a multiprocessor. most: blocks that the busiest one has, one after the other; blocks: in all, of those that do not end at
     once. depth: K of the path; 0 where it is no product of the course. new: of such a launch, the part of what it fetches that nobody
-    fetched before. kept: all of its data stays in L2 from one launch to the next. beyond: the part of a product's matrices that L2 has no
-    room for."""
+    fetched before. kept: all of its data stays in L2 from one launch to the next. beyond: the part of a product's lines that are not in L2
+    when they are wanted again."""
 
     path: BlockPath
     code: Sequence[Scheduled]
@@ -433,15 +430,20 @@ class _Launch:
     beyond: float = 0.0
 
     @property
+    def _device(self) -> float:
+        """What DRAM takes longer than L2 in cycles of this GPU's clock: it does not get faster with it."""
+        return self.chip["latency.device"] * self.chip.gpu.clock_mhz / _MEASURED_MHZ
+
+    @property
     def far(self) -> Away:
         """Where its data are if launches of it follow each other: those of a product in L2, as far as it has room for its matrices."""
-        return Away(every=self.chip["latency.beyond"] * self.beyond, new=0.0 if self.kept else self.new)
+        return Away(every=self._device * self.beyond, new=0.0 if self.kept else self.new)
 
     @property
     def first_far(self) -> Away:
-        """Where they are in a launch that finds L2 overwritten. Blocks that have a multiprocessor each ask for a new tile at the same time;
-        of others one comes first, and brings it for all."""
-        every = self.chip["latency.device"] * (1 - self.new) if self.most == 1 else 0.0
+        """Where they are in a launch that finds L2 overwritten. (Of what is no product one block comes first, where a multiprocessor has
+        several, and brings it for all.)"""
+        every = self._device * (1 - self.new) if self.most == 1 or self.depth else 0.0
         return Away(max(every, self.far.every), self.new)
 
     @functools.cached_property
@@ -451,6 +453,53 @@ class _Launch:
         if product is None:
             return main_loop(self.path.visits)
         return main_loop(self.path.visits, functools.partial(_grows_with_k, self.path, self.each, product.k, self.depth))
+
+    def usual_times(self) -> tuple[_Turn, float]:
+        """(a turn, the cycles of all turns) where launches of it follow each other."""
+        whole = self.turn(self.resident, self.far)
+        return whole, self._begun(whole) + self._behind(whole, self.far)
+
+    def first_times(self, whole: _Turn, cycles: float) -> tuple[_Turn, float]:
+        """The same, for the first turn, of a launch that finds L2 overwritten. `whole`, `cycles`: the usual ones."""
+        if self.first_far == self.far:
+            return whole, cycles
+        first = self.turn(self.resident, self.first_far)
+        if self.depth:  # whoever comes behind the first turn finds the matrices in L2
+            return first, max(cycles, self._begun(first) + self._behind(whole, self.far))
+        cold = self._begun(first) + self._behind(first, self.first_far)
+        turns = self.most // self.resident
+        one = turns * whole.trips * max(self.first_far.every, self.chip["latency.streamed"] * self.first_far.new)
+        most = cycles + from_dram(one, cold - cycles)
+        if not whole.trips or cold <= most:
+            return first, cold
+        share = (most - cycles) / (cold - cycles)
+        between = Away(*(near + share * (far - near) for near, far in zip(self.far, self.first_far, strict=True)))
+        return self.simulated(self.resident, between), most
+
+    def _begun(self, turn: _Turn) -> float:
+        return turn.cycles + self.chip["launch.block"]
+
+    def _behind(self, turn: _Turn, away: Away) -> float:
+        """Cycles of all turns behind the first: each like `turn`, the last one of what is left."""
+        turns, left = divmod(self.most, self.resident)
+        return (turns - 1) * self._begun(turn) + (self._begun(self.turn(left, away)) if left else 0.0)
+
+    def slowest(self, whole: _Turn) -> float:
+        """By which part the multiprocessor that ends last is slower than most of them. Where blocks take turns, faster ones get more of
+        them; where they do not, one that waits for code may be farther from it."""
+        if self.blocks == 1:
+            return 0.0
+        if self.most > self.resident:
+            return self.chip["launch.slowest_of_turns"]
+        return max(self.chip["code.slowest"] * whole.waits_for_code, self.chip["launch.slowest"])
+
+    def turn(self, resident: int, away: Away) -> _Turn:
+        """One turn of `resident` blocks. Of a product they come to be apart, and hide their waits for DRAM for each other, as far as one of
+        them by itself takes no longer than all of them without these (log, run 40)."""
+        if resident == 1 or not self.depth or not away.every:
+            return self.simulated(resident, away)
+        together, alone = self.simulated(resident, Away()), self.simulated(1, away)
+        return together if together.cycles >= alone.cycles else replace(alone, blocks=resident)
 
     def simulated(self, resident: int, away: Away, watched: bool = False) -> _Turn:
         """One turn of `resident` blocks, whose data are so far away. watched: keep what every warp does."""
@@ -520,4 +569,6 @@ class _Launch:
         if sum(visit.instructions for visit in visits) * resident > _LONGEST:
             raise _TooLongError
         crowded = min(1.0, self.resident * self.path.warps / self.chip["latency.crowd_warps"])
-        return Multiprocessor(self.code, visits, self.path.warps, resident, self.chip, self.active, marks, away, watched, crowded).run()
+        return Multiprocessor(
+            self.code, visits, self.path.warps, resident, self.chip, self.active, marks, away, watched, crowded, self.path.new
+        ).run()

@@ -1,14 +1,16 @@
 """One multiprocessor: warps issue, queue, wait, meet, until the last one has ended.
 
 Four sub-partitions issue one instruction a cycle each, of the warp that issued last if it can (so that what it reuses stays) and its
-instruction does not say that others go first, else of the youngest that can; of those that want the load/store unit, of the one that
-has not issued for longest, whoever issued last; of those that want the tensor core, of the one that it last worked for. (So of two blocks
-that begin together one is ahead, and they come to be apart: log, run 37.) What an instruction needs: its stall count and scoreboards, its
-pipe, its registers' banks, a place in its queue, its line of code. The queues of shared memory have places of their own and some in
-common. One load/store unit serves the queues of all, a wavefront or a line a cycle, and a warp's next shared load after twice as long;
-what L1 lacks comes from L2 at the rate of its port, in sectors or in requests, and whoever else wants it meanwhile waits for it, too.
-What asynchronous copies bring takes the unit's wavefronts when it comes. Copies past L1 ask for each line of theirs, in order: what their
-sub-partition has for the unit waits behind them, and what has been taken before goes on being served meanwhile.
+instruction does not say that others go first, else of the youngest that can; of those that want shared memory, of the one that has not
+issued for longest, whoever issued last; of those that want the tensor core, of the one that it last worked for. (So of two blocks that
+begin together one is ahead, and they come to be apart: log, run 37.) What an instruction needs: its stall count and scoreboards, its
+pipe, its registers' banks, a place in its queue, its line of code. A jump to a line that its sub-partition has read lately is short. The
+queues of shared memory have places of their own and some in common. One load/store unit serves the queues of all, a wavefront or a line a
+cycle, and a warp's next shared load after twice as long; what L1 lacks comes from L2 at the rate of its port, in sectors or in requests,
+and whoever else wants it meanwhile waits for it, too. What asynchronous copies bring takes the unit's wavefronts when it comes, in turn
+with what the queues have; loads and stores of device memory wait for what their sub-partition sent to shared memory before. Copies past
+L1 ask for each line of theirs, in order: what their sub-partition has for the unit waits behind them, and what has been taken before goes
+on being served meanwhile.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
 """
@@ -18,7 +20,7 @@ from __future__ import annotations
 import enum
 import heapq
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -177,8 +179,8 @@ class _Code:
 
 
 class Away(NamedTuple):
-    """How far beyond L2 the lines are that somebody loads: cycles that every one takes longer, and the part of them, evenly, that nobody
-    has fetched before and that takes `latency.streamed` longer."""
+    """How far beyond L2 the lines are that somebody loads: cycles that every new one takes longer, and the part of them, evenly, that
+    nobody has fetched before and that takes `latency.streamed` longer."""
 
     every: float = 0.0
     new: float = 0.0
@@ -189,7 +191,8 @@ NEAR = Away()
 
 class Multiprocessor:
     """`resident` blocks, whose warps all take the way of `visits`. active: multiprocessors that work beside it, as a share of all.
-    crowded: the part of `latency.crowd` that its loads wait where all of them work.
+    crowded: the part of `latency.crowd` that its loads wait where all of them work. fresh: index of a load or copy -> how often it wants a
+    line that its block has not asked for (see `BlockPath`): that is what is away.
 
     marks: two numbers of issued instructions, between which the states are those of the steady loop. watched: keep what every warp does
     between the marks.
@@ -198,6 +201,7 @@ class Multiprocessor:
     def __init__(
         self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
         marks: tuple[int, int] | None = None, away: Away = NEAR, watched: bool = False, crowded: float = 1.0,
+        fresh: Mapping[int, float] | None = None,
     ):  # fmt: skip
         # Figures that are asked for all the time. (Where that is, comparisons stand in place of min and max, which take a quarter longer.)
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
@@ -207,6 +211,9 @@ class Multiprocessor:
         self.lag, self.register = chip["registers.lag"], chip["registers.each"]
         self.wavefront = chip["load_store.wavefront"]
         self.result, self.branch = chip["load_store.result"], chip["code.branch"]
+        self.near_branch, self.rejoin = chip["code.near_branch"], chip["code.rejoin"]
+        self.lately: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(SUB_PARTITIONS)]  # lines of code that each has read last
+        self.lines_kept = int(chip["code.near"])
         self.arrival = chip["barrier.arrival"]
         self.release = chip["barrier.release"]
         self.between_loads = chip["load_store.between_loads"]
@@ -215,7 +222,8 @@ class Multiprocessor:
         self.store_word = chip["load_store.store_word"]
         self.store_sector = chip.store_sector(active)
         self.l2_latency = chip["latency.l2"]
-        self.memory = chip["latency.l2"] + chip["latency.crowd"] * min(1.0, active) * crowded + away.every
+        crowd = chip["latency.crowd"] * min(1.0, active) * crowded
+        self.memory, self.every, self.fresh = chip["latency.l2"] + crowd, max(0.0, away.every - crowd), fresh or {}
         self.new, self.streamed, self.owed = away.new, max(0.0, chip["latency.streamed"] - away.every), 0.0
         self.address = chip["load_store.address"]
         self.under_way = chip["load_store.under_way"]
@@ -254,6 +262,7 @@ class Multiprocessor:
         self.copy_unit, self.copy_request = chip["copies.unit"], chip["copies.request"]
         self.copy_l2 = at_work(chip["copies.l2_alone"], chip["copies.l2"], active)
         self.arriving: list[tuple[float, float]] = []  # what copies bring into shared memory: (when it comes, cycles of the unit)
+        self.wrote = False  # … was what the unit did last
         self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there
         self.latest: list[_Warp | None] = [None] * SUB_PARTITIONS  # who issued last, and who to the tensor core
         self.multiplying: list[_Warp | None] = [None] * SUB_PARTITIONS
@@ -287,12 +296,20 @@ class Multiprocessor:
         """Find out when a warp may issue its next instruction, as far as that is known."""
         step, _, _, (warp.gate, warp.queues, _) = warp.steps[warp.position]
         ready = warp.base
+        jumped = warp.position and step.index != warp.steps[warp.position - 1][0].index + 1
         if step.line != warp.line:
             warp.line = step.line
             warp.fetched = self.code.when(step.line, warp.last)
+            lately = self.lately[warp.home]
+            if jumped and step.line not in lately:
+                warp.fetched, jumped = max(warp.fetched, ready + self.branch), False
+            lately[step.line] = None
+            lately.move_to_end(step.line)
+            if len(lately) > self.lines_kept:
+                lately.popitem(last=False)
+        if jumped:
+            ready = warp.last + self.near_branch  # whatever its stall count says
         warp.misses = warp.fetched > ready
-        if warp.position and step.index != warp.steps[warp.position - 1][0].index + 1 and warp.base + self.branch > warp.fetched:
-            warp.fetched, warp.misses = warp.base + self.branch, False
         if warp.fetched > ready:
             ready, warp.why = warp.fetched, _NO_INSTRUCTION
         for board in step.waits:
@@ -355,7 +372,7 @@ class Multiprocessor:
                     if why == _MATH_PIPE_THROTTLE and free > warp.throttled_until:
                         warp.throttled_until = free
                     continue
-            if warp is (multiplying if gate == _TENSOR else latest) and warp is not giving_way and not warp.queues:
+            if warp is (multiplying if gate == _TENSOR else latest) and warp is not giving_way and gate != "queue.shared":
                 chosen = warp
                 break
             if chosen is None or chosen is giving_way:
@@ -378,7 +395,7 @@ class Multiprocessor:
             self._take_pipe(step, at, place)
         self._send(chosen, step, cost, visit, at)
         chosen.position += 1
-        chosen.last, chosen.base, chosen.why, chosen.held = at, at + step.stall, _WAIT, self.held[place]
+        chosen.last, chosen.base, chosen.why, chosen.held = at, at + step.stall + step.rejoins * self.rejoin, _WAIT, self.held[place]
         if chosen.position == len(chosen.steps):
             self._end(chosen, at)
         elif step.kind == BARRIER:
@@ -565,20 +582,28 @@ class Multiprocessor:
                 return _NEVER  # so many copies past L1 came before it
         elif first[2].past_l1 and self.asking > opens:
             opens = self.asking
+        if number >= SUB_PARTITIONS and first[2].kind != COPY:
+            before = self.queues[number - SUB_PARTITIONS]
+            if before and before[0][0] < first[0]:
+                return _NEVER  # loads and stores wait for all that their sub-partition sent to shared memory before
         return served if served > opens else opens
 
     def _serve(self, now: float) -> None:
-        """Write what has come for shared memory, or take one instruction from the queues, in turn."""
-        if self.arriving and self.arriving[0][0] <= now:
-            self.unit = now + heapq.heappop(self.arriving)[1]
-            self._look(now)
-            return
+        """Write what has come for shared memory, or take one instruction from the queues, in turn; where there is both, one of each."""
         queues = len(self.queues)
         for k in range(queues):
             number = (self.turn + k) % queues
             if (queue := self.queues[number]) and self._open(queue, number) <= now:
                 break
         else:
+            number = -1
+        come = bool(self.arriving) and self.arriving[0][0] <= now
+        if come and (number < 0 or not self.wrote):
+            self.unit, self.wrote = now + heapq.heappop(self.arriving)[1], True
+            self._look(now)
+            return
+        self.wrote = False
+        if number < 0:
             self._look(now)
             return
         self.turn = number + 1
@@ -636,7 +661,7 @@ class Multiprocessor:
         """(cycles of the unit, when the data are there: of a copy, at the unit, which then writes them)."""
         taken = max(self.request, cost.lookups)
         if step.kind != COPY:
-            taken = max(taken, cost.sectors / 4)
+            taken = max(taken, cost.sectors / 4, cost.wavefronts * self.wavefront)  # (wavefronts: of shared memory by a generic address)
         there = begun + step.latency + taken - 1
         bringer = cost.bringers[warp.number] if cost.bringers else -1
         if bringer >= 0:
@@ -646,7 +671,7 @@ class Multiprocessor:
                 bringing = len(set(cost.bringers) - {-1})
                 port = max(cost.fetched * self.l2_sector, cost.asked * self.l2_request)
                 self.l2 = max(self.l2, now) + port * cost.warps / bringing
-                when = self.landed[wanted] = self.l2 + (self.l2_latency if cost.local else self._away())
+                when = self.landed[wanted] = self.l2 + self.l2_latency if cost.local else self._from_afar(step)
             elif when > now + step.latency:
                 taken += self.under_way
             there = max(there, when)
@@ -660,14 +685,14 @@ class Multiprocessor:
         taken = max(self.copy_unit, self.asking - now - min(self.backlog, now - self.stream))
         self.stream = now + taken
         self.l2 = max(self.l2, now) + max(cost.fetched * self.l2_sector, cost.asked * self.copy_l2)
-        return taken, max(self.asking + step.latency, max(self.asking, self.l2) + self._away())
+        return taken, max(self.asking + step.latency, self._from_afar(step, self.asking))
 
-    def _away(self) -> float:
-        """Cycles until a line is here that L2 is asked for now. Part of them, evenly, come from farther."""
+    def _from_afar(self, step: Scheduled, begun: float = 0.0) -> float:
+        """When a line is here that L2 is asked for now. Part of them, evenly, come from farther."""
         self.owed += self.new
         late = self.owed >= 1
         self.owed -= late
-        return self.memory + late * self.streamed
+        return max(begun, self.l2) + self.memory + late * self.streamed + self.every * self.fresh.get(step.index, 1.0)
 
     def _behind_copies(self, place: int) -> bool:
         """Do more copies past L1 wait than have read their registers? Whatever comes now waits for them, too."""

@@ -47,6 +47,7 @@ class Scheduled:
     without. latency: cycles until the result, without waiting for a turn. words: of a memory access, per lane. groups: of copies
     that an AWAIT leaves under way. line: of the instruction cache. slow: its result comes from device memory. past_l1: it copies past L1.
     gives_way: other warps that can issue go first. dispatch: cycles until its sub-partition may issue the next one, of whatever warp.
+    rejoins: threads that have parted meet at it.
     """
 
     index: int
@@ -69,6 +70,7 @@ class Scheduled:
     past_l1: bool
     gives_way: bool
     dispatch: float
+    rejoins: bool = False
 
 
 def scheduled(function: SassFunction, cubin: bytes, chip: Chip) -> tuple[Scheduled, ...]:
@@ -121,6 +123,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         past_l1=kind == COPY and i.has("BYPASS"),
         gives_way=not control >> 45 & 1,
         dispatch=chip["dispatch.wide"] if i.name == "IMAD" and i.has("WIDE") else 1.0,
+        rejoins=i.name == "BSYNC" and not switched_off,
     )
 
 
@@ -155,8 +158,10 @@ def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:
         return _BY_NAME[i.name], 0.0
     if control >> 46 & 7 == _NONE:
         return FIXED, 0.0
-    kinds = {"xu": "special", "fp64": "double"}
+    kinds = {"xu": "special", "fp64": "double", "movm": "shuffle"}
     constant = i.name in ("LDC", "ULDC", "LDCU")
+    if i.name == "S2UR":
+        return VARIABLE, chip["latency.uniform"]
     return VARIABLE, chip[f"latency.{'constant' if constant else kinds.get(row.pipe, 'other')}"]
 
 

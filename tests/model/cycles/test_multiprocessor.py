@@ -13,7 +13,7 @@ from helpers.course import rungs
 from helpers.model import hardware
 from helpers.model.cycles import chip
 from helpers.model.cycles.multiprocessor import WORDS, Away, Multiprocessor, WarpState
-from helpers.model.cycles.scheduled import BARRIER, COPY, FIXED, LOAD, SHARED, STORE, VARIABLE, Scheduled
+from helpers.model.cycles.scheduled import AWAIT, BARRIER, COMMIT, COPY, FIXED, LOAD, SHARED, STORE, VARIABLE, Scheduled
 from helpers.sim.counting.machine_code import AccessCost, Visit
 
 H200 = chip.chip(hardware.gpu("H200 SXM"))
@@ -59,7 +59,7 @@ def test_register_banks_cost_what_was_measured(fetched, expected):
 
 def test_what_a_warp_kept_to_reuse_is_lost_to_the_next_warp():
     kept = replace(FFMA, even=1, odd=1, all_even=2, all_odd=1)
-    assert per_instruction([kept] * 64) == pytest.approx(1 + H200["code.branch"] / 64, abs=0.02)
+    assert per_instruction([kept] * 64) == pytest.approx(1 + (H200["code.near_branch"] - 1) / 64, abs=0.02)
     parting = replace(kept, stall=2)  # the other warp of the sub-partition comes between
     assert per_instruction([parting] * 64, warps=8) == pytest.approx(2, abs=0.05)
 
@@ -179,8 +179,18 @@ def test_a_warp_waits_behind_a_branch_that_is_taken_while_others_go_on():
     """Loops of 512 FFMA, of one warp of each sub-partition and of two: kernels/LOG.md, run 25."""
     alone, two = (512 * per_instruction([FFMA] * 512, warps, repeat=2) * (warps // 4) for warps in (4, 8))
     assert alone == pytest.approx(512 + H200["code.branch"], abs=4) and two < 2 * 512 + H200["code.branch"]
-    done = ran([FFMA] * 64, 4, 8)
+    done = ran([FFMA] * 512, 4, 8)
     assert sum(row[WarpState.NO_INSTRUCTION] for row in done.rest.values()) >= 4 * 7 * (H200["code.branch"] - 1)
+
+
+def test_a_jump_to_what_was_read_lately_is_short_whatever_the_stall_count_of_the_branch():
+    """Samples of a product by others: its loop of 51 lines begins again 5 cycles after a branch whose stall count is 9; behind BSYNC with
+    a stall count of 5 come 13: kernels/LOG.md, run 40."""
+    branch = replace(PLAIN, stall=9)
+    rounds = [ran([FFMA] * 31 + [branch], 4, count).cycles for count in (4, 8)]
+    assert (rounds[1] - rounds[0]) / 4 == pytest.approx(31 + H200["code.near_branch"], abs=0.5) and H200["code.near_branch"] < branch.stall
+    few, many = (ran([replace(PLAIN, stall=5, rejoins=rejoins), FFMA], 1).cycles for rejoins in (False, True))
+    assert many - few == H200["code.rejoin"] == 13 - 5
 
 
 @pytest.mark.parametrize(("words", "wavefronts", "expected"), [(1, 1, 23), (1, 2, 25), (1, 32, 85), (2, 2, 26), (4, 4, 32), (4, 2, 28)])
@@ -249,6 +259,39 @@ def test_l2_answers_so_many_requests_whatever_they_are_for(active, figure):
     assert answered(32.0) == pytest.approx(max(32 * each, 8 * H200[f"load_store.{figure}"]))
 
 
+def test_a_load_of_shared_memory_by_a_generic_address_has_its_conflicts():
+    """Streams of LD by 4 warps: 1.0, 2.0, 4.0 and 8.0 cycles for each without and with conflicts: kernels/LOG.md, run 40."""
+    load = replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True)
+    for wavefronts in (1, 2, 4, 8):
+        costs = {k: AccessCost(4, wavefronts, 0.0, 0.0) for k in range(64)}
+        few, many = (ran([load] * 64, 4, count, costs).cycles for count in (2, 4))
+        assert (many - few) / (2 * 64 * 4) == pytest.approx(max(1, wavefronts), rel=0.05)
+
+
+def test_a_load_waits_for_what_its_sub_partition_sent_to_shared_memory_before_and_a_copy_does_not():
+    shared = replace(PLAIN, kind=SHARED, result=1, latency=33.0, words=4)
+    use = replace(FFMA, waits=(0,))
+    for kind, late in ((LOAD, True), (COPY, False)):
+        fetch = replace(PLAIN, kind=kind, result=0 if kind == LOAD else -1, latency=34.0, slow=True, past_l1=kind == COPY)
+        tail = [use] if kind == LOAD else [replace(PLAIN, kind=COMMIT), replace(PLAIN, kind=AWAIT)]
+        ends = []
+        for wavefronts in (1.0, 8.0):
+            costs = {k: AccessCost(1, wavefronts, 0.0, 0.0) for k in range(8)} | {8: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,), asked=1.0)}
+            ends.append(ran([shared] * 8 + [fetch, *tail], 1, costs=costs).cycles)
+        assert (ends[1] - ends[0] > 60) == late
+
+
+def test_what_copies_bring_takes_turns_with_shared_loads():
+    """Step 10 waits for none of what its copies bring, with L2 overwritten or not: kernels/LOG.md, runs 22 and 40."""
+    copy, load = replace(PLAIN, kind=COPY, latency=34.0), replace(PLAIN, kind=SHARED, result=0, latency=23.0)
+    idle = [replace(PLAIN, stall=15)] * (round((H200["latency.l2"] + H200["latency.crowd"]) / 15) + 1)
+    code = [*8 * [copy], *idle, load, replace(FFMA, waits=(0,))]
+    at = 8 + len(idle)
+    costs = {k: AccessCost(1, 20.0, 4.0, 4.0, 4.0, (0,), asked=4.0) for k in range(8)} | {at: AccessCost(1, 1.0, 0.0, 0.0)}
+    waited = ran(code, 1, costs=costs).rest[at + 1][WarpState.SHORT_SCOREBOARD]
+    assert waited < 23 + 2 * 20 * H200["load_store.wavefront"], "of eight copies with 20 wavefronts each it waits for one or two"
+
+
 def test_few_warps_wait_less_for_data_than_many():
     code = [replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True), replace(FFMA, index=1, waits=(0,))]
     visits = [Visit(0, 2, 1, {0: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,))})]
@@ -259,8 +302,13 @@ def test_few_warps_wait_less_for_data_than_many():
 def test_what_is_not_in_l2_comes_from_device_memory():
     code = [replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True), replace(FFMA, index=1, waits=(0,))]
     visits = [Visit(0, 2, 1, {0: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,))})]
-    warm, cold = (Multiprocessor(code, visits, 1, 1, H200, away=Away(cycles)).run().cycles for cycles in (0, H200["latency.device"]))
-    assert cold - warm == pytest.approx(H200["latency.device"])
+    device, crowd = H200["latency.device"], H200["latency.crowd"]
+
+    def cycles(every: float, fresh: float = 1.0) -> float:
+        return Multiprocessor(code, visits, 1, 1, H200, away=Away(every), fresh={0: fresh}).run().cycles
+
+    assert cycles(device) - cycles(0) == pytest.approx(device - crowd), "who waits for DRAM does not wait for a crowd, too"
+    assert cycles(device, 0.25) - cycles(0) == pytest.approx((device - crowd) / 4), "of four loads one wants a new line"
 
 
 @pytest.mark.parametrize(("new", "late"), [(0.0, 0), (0.25, 2), (0.5, 4), (1.0, 8)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -78,13 +78,15 @@ class Visit:
 class BlockPath:
     """What one block executes: `visits` in order. function: the code they are indices of. warps: of the block. usual: it is told for
     numbers that no division, root or reciprocal has a way of its own for. by_data: it loads from where data say, which are not known:
-    nobody has fetched that before then."""
+    nobody has fetched that before then. new: index of a load or copy from device memory -> how often, of all times that a warp executes
+    it, it wants a line of which the block wanted nothing before."""
 
     function: SassFunction
     visits: tuple[Visit, ...]
     warps: int
     usual: bool = False
     by_data: bool = False
+    new: Mapping[int, float] = field(default_factory=dict)
 
 
 class PathRun(SliceRun):
@@ -99,6 +101,8 @@ class PathRun(SliceRun):
         self.visits: list[Visit] = []
         self.cached = cached
         self.present: OrderedDict[int, None] = OrderedDict()  # sectors in L1, the latest last
+        self.lines: set[int] = set()  # of device memory
+        self.new: dict[int, list[int]] = {}  # index -> warps that wanted a new line, and all
         self.times: dict[int, int] = {}
         self.latest: dict[int, AccessCost] = {}
         self.costs_now: dict[int, AccessCost] = {}
@@ -156,6 +160,7 @@ class PathRun(SliceRun):
         """`found`, with what the caches have to do for a load from device memory. places: addresses, of a copy where it writes and where
         it reads."""
         rows = self._rows(places[-1])
+        self._note_lines(i.index, rows)
         if "BYPASS" in i.modifiers and places[0] is not None:
             requests, taking_part = copy_requests(rows, self._rows(places[0])), rows.max(axis=1) >= 0
             each = float(requests[taking_part].mean()) if taking_part.any() else 0.0
@@ -168,6 +173,14 @@ class PathRun(SliceRun):
             written = rules.cost(CostRule.SHARED_STORE, np.maximum(targets, 0), targets >= 0, i.width).wavefronts
             found = replace(found, wavefronts=float(written.sum()) / warps)
         return AccessCost(warps, found.wavefronts, lookups, found.sectors, fetched / warps, tuple(bringers), asked / warps)
+
+    def _note_lines(self, index: int, rows: np.ndarray) -> None:
+        """Of one execution: which warps want a line that is new to the block."""
+        wanted = [set(row) - {-1} for row in (rows // LINE).tolist()]
+        known, all_of_it = self.new.setdefault(index, [0, 0]), self.lines
+        known[0] += sum(not lines <= all_of_it for lines in wanted)
+        known[1] += sum(map(bool, wanted))
+        all_of_it.update(*wanted)
 
     def _local(self, i, place, found: AccessCost) -> None:
         """Note an access to spilled registers, or to an array that has no register: a word of all lanes lies in a line of its warp."""
@@ -277,4 +290,5 @@ def _path(compiled, grid, block, args, index: int, cached: int, usual: bool, sca
         run.run()
     except CannotTell as reason:
         return None, str(reason)
-    return BlockPath(program.function, tuple(run.visits), run.lanes // WARP, usual, run.by_data), ""
+    new = {index: part / (every or 1) for index, (part, every) in run.new.items()}
+    return BlockPath(program.function, tuple(run.visits), run.lanes // WARP, usual, run.by_data, new), ""

@@ -41,6 +41,27 @@ def test_code_without_such_calls_is_the_same():
     assert usual_way(function) is function
 
 
+READS = """__global__ void k(const float4* x, float4* y, int n, int pitch) {
+    const float4* place = x + threadIdx.x / EACH * pitch + threadIdx.x % EACH;
+    float4 sum = y[threadIdx.x];
+    for (int i = 0; i < n; i++, place += EACH) { float4 v = *place; sum.x += v.x * sum.y; __syncthreads(); }
+    y[threadIdx.x] = sum;
+}"""
+
+
+@pytest.mark.parametrize(("lanes", "part"), [(2, 0.25), (4, 0.5), (8, 1.0)])
+def test_a_line_is_new_to_a_block_the_first_time_that_it_is_wanted(lanes, part):
+    """Rows of 32, 64 and 128 bytes, one piece behind the other: every fourth, second and each of them begins a line."""
+    compiled = compile_kernel(READS.replace("EACH", str(lanes))).compiled
+    given = (np.zeros((1 << 16, 4), np.float32), np.zeros((32, 4), np.float32), np.int32(16), np.int32(1024))
+    path, why = block_path(compiled, (1, 1, 1), (32, 1, 1), given, 0, 1 << 10)
+    assert path is not None, why
+    loads = {k: path.new[k] for k in path.new if path.function.instructions[k].name == "LDG"}
+    times = {k: sum(k in visit.costs for visit in path.visits) for k in loads}
+    inner = [k for k in loads if k != min(loads)]
+    assert sum(loads[k] * times[k] for k in inner) == 16 * part and sum(times[k] for k in inner) == 16
+
+
 LANE = np.arange(32)
 
 
