@@ -153,7 +153,7 @@ def label(line: int, share: float, text: list[str]) -> str:
     return f"line {line}, {share:.0%} of all cycles\n{_without_middle(code)}"
 
 
-def _without_middle(code: str, columns: int = 42) -> str:
+def _without_middle(code: str, columns: int = 38) -> str:
     """Loops differ at their ends as often as at their beginnings, so both stay."""
     if len(code) <= columns:
         return code

@@ -413,7 +413,7 @@ class _Launch:
     that share a multiprocessor. most: blocks that the busiest one has, one after the other; blocks: in all, of those that do not end at
     once. depth: K of the path; 0 where it is no product of the course. new: of such a launch, the part of what it fetches that nobody
     fetched before. kept: all of its data stays in L2 from one launch to the next. beyond: the part of a product's lines that are not in L2
-    when they are wanted again."""
+    when they are wanted again. known: turns that were simulated."""
 
     path: BlockPath
     code: Sequence[Scheduled]
@@ -428,6 +428,7 @@ class _Launch:
     new: float = 0.0
     kept: bool = False
     beyond: float = 0.0
+    known: dict[tuple[int, Away], _Turn] = field(default_factory=dict)
 
     @property
     def _device(self) -> float:
@@ -503,6 +504,13 @@ class _Launch:
 
     def simulated(self, resident: int, away: Away, watched: bool = False) -> _Turn:
         """One turn of `resident` blocks, whose data are so far away. watched: keep what every warp does."""
+        if watched:
+            return self._simulated(resident, away, watched)
+        if (resident, away) not in self.known:
+            self.known[resident, away] = self._simulated(resident, away, watched)
+        return self.known[resident, away]
+
+    def _simulated(self, resident: int, away: Away, watched: bool) -> _Turn:
         visits, loop = self.path.visits, self.loop
         if loop is None:
             executed = sum(visit.instructions for visit in visits)
