@@ -459,7 +459,7 @@ CLAIMS = (
     Claim(10, "about half the speed of the same author's plain double buffer", holds=lambda: all(0.5 < one < 0.6 for one in factors("async_copy", "double_buffer"))),
     Claim(10, "`cp.async` needs compute capability {}.", lambda: (f"{int(get('async_copy').arch[3:]) / 10}",)),
     Claim(10, "Not the barrier: it costs either step next to nothing.",
-          holds=lambda: all(abs(what_if(reference(step).profile(4096, "H200 SXM"), BARRIERS).gain(BARRIERS)) < 0.01 for step in ("double_buffer", "async_copy"))),
+          holds=lambda: all(abs(what_if(reference(step).profile(4096, "H200 SXM"), BARRIERS).gain(BARRIERS)) < 0.006 for step in ("double_buffer", "async_copy"))),
     Claim(10, "that costs both some per cent",
           holds=lambda: all(0.02 < what_if(reference(step).profile(4096, "H200 SXM"), BANKS).gain(BANKS) < 0.1 for step in ("double_buffer", "async_copy"))),
     Claim(10, "the warps of 09 spend {} % of their cycles on those (*short scoreboard*), and the warps of 10 spend {} %",

@@ -176,9 +176,9 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
 
 
 def from_dram(one: float, every: float) -> float:
-    """Cycles that waiting for DRAM takes of a launch in which waiting once a trip takes `one`, and each time that a load waits `every`:
-    of loads that wait for each other within a trip one waits for DRAM, or half of the others. Of the rest somebody has fetched the data
-    (log, run 38)."""
+    """Cycles that waiting for DRAM takes of a launch that is no product, in which waiting once a trip takes `one`, and each time that a
+    load waits `every`: of loads that wait for each other within a trip one waits for DRAM, or half of the others. Of the rest somebody
+    has fetched the data (log, run 38)."""
     return max(one, (every - one) / 2)
 
 
@@ -196,7 +196,7 @@ def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watche
     compiled = run.kernel.native(gpu.arch).compiled
     launch, why = _launch(run, compiled, chip(gpu, changed))
     try:
-        turn = launch.simulated(launch.resident, launch.first_far if launch.resident == 1 else Away(), True) if launch else None
+        turn = launch.simulated(launch.resident, Away() if launch.hides(launch.resident) else launch.first_far, True) if launch else None
     except _TooLongError:
         turn, why = None, _TOO_LONG
     if launch is None or turn is None:
@@ -428,7 +428,7 @@ class _Launch:
     new: float = 0.0
     kept: bool = False
     beyond: float = 0.0
-    known: dict[tuple[int, Away], _Turn] = field(default_factory=dict)
+    known: dict[tuple[int, Away, bool], _Turn] = field(default_factory=dict)
 
     @property
     def _device(self) -> float:
@@ -494,21 +494,24 @@ class _Launch:
             return self.chip["launch.slowest_of_turns"]
         return max(self.chip["code.slowest"] * whole.waits_for_code, self.chip["launch.slowest"])
 
+    def hides(self, resident: int) -> bool:
+        """Do so many blocks hide their waits for DRAM for each other? Those of a product come to be apart."""
+        return bool(self.depth) and resident > 1
+
     def turn(self, resident: int, away: Away) -> _Turn:
-        """One turn of `resident` blocks. Of a product they come to be apart, and hide their waits for DRAM for each other, as far as one of
-        them by itself takes no longer than all of them without these (log, run 40)."""
-        if resident == 1 or not self.depth or not away.every:
+        """One turn of `resident` blocks. Those that hide their waits for DRAM for each other do so as far as one of them by itself takes no
+        longer than all of them without these (log, run 40)."""
+        if not self.hides(resident) or not away.every:
             return self.simulated(resident, away)
         together, alone = self.simulated(resident, Away()), self.simulated(1, away)
         return together if together.cycles >= alone.cycles else replace(alone, blocks=resident)
 
     def simulated(self, resident: int, away: Away, watched: bool = False) -> _Turn:
         """One turn of `resident` blocks, whose data are so far away. watched: keep what every warp does."""
-        if watched:
-            return self._simulated(resident, away, watched)
-        if (resident, away) not in self.known:
-            self.known[resident, away] = self._simulated(resident, away, watched)
-        return self.known[resident, away]
+        key = resident, away, watched
+        if key not in self.known:
+            self.known[key] = self._simulated(*key)
+        return self.known[key]
 
     def _simulated(self, resident: int, away: Away, watched: bool) -> _Turn:
         visits, loop = self.path.visits, self.loop

@@ -158,13 +158,11 @@ def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:
         return _BY_NAME[i.name], 0.0
     if control >> 46 & 7 == _NONE:
         return FIXED, 0.0
-    kinds = {"xu": "special", "fp64": "double", "movm": "shuffle"}
-    constant = i.name in ("LDC", "ULDC", "LDCU")
-    if i.name == "S2UR":
-        return VARIABLE, chip["latency.uniform"]
-    return VARIABLE, chip[f"latency.{'constant' if constant else kinds.get(row.pipe, 'other')}"]
+    return VARIABLE, chip[f"latency.{_LATENCY_BY_NAME.get(i.name) or _LATENCY_BY_PIPE.get(row.pipe, 'other')}"]
 
 
+_LATENCY_BY_NAME = dict.fromkeys(("LDC", "ULDC", "LDCU"), "constant") | {"S2UR": "uniform"}
+_LATENCY_BY_PIPE = {"xu": "special", "fp64": "double", "movm": "shuffle"}
 _BY_NAME = {"BAR": BARRIER, "LDGDEPBAR": COMMIT, "DEPBAR": AWAIT}
 
 

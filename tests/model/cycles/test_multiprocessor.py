@@ -259,6 +259,15 @@ def test_l2_answers_so_many_requests_whatever_they_are_for(active, figure):
     assert answered(32.0) == pytest.approx(max(32 * each, 8 * H200[f"load_store.{figure}"]))
 
 
+def test_matrices_are_transposed_one_after_the_other():
+    """Streams of MOVM by one warp of each sub-partition: 4.2 cycles for each; whoever changes that figure sees it."""
+    for each, changed in ((4, None), (9, {"load_store.transpose": 9})):
+        parts = chip.chip(H200.gpu, changed)
+        code = [replace(PLAIN, index=k, line=k // 8, pipe="movm", busy=parts.busy["movm"]) for k in range(64)]
+        few, many = (Multiprocessor(code, [Visit(0, 64, 15, {})] * count, 4, 1, parts).run().cycles for count in (2, 4))
+        assert (many - few) / 128 == pytest.approx(each, rel=0.05)
+
+
 def test_a_load_of_shared_memory_by_a_generic_address_has_its_conflicts():
     """Streams of LD by 4 warps: 1.0, 2.0, 4.0 and 8.0 cycles for each without and with conflicts: kernels/LOG.md, run 40."""
     load = replace(PLAIN, kind=LOAD, result=0, latency=34.0, slow=True)
