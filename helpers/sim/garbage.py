@@ -10,6 +10,8 @@ import ctypes
 import gc
 import sys
 
+from helpers import interrupts
+
 _ENOUGH = 2.0  # seconds of simulation whose blocks are worth a collection, which takes some tenths
 
 
@@ -24,7 +26,8 @@ class Collector:
         self.since += seconds
         if self.since >= _ENOUGH:
             self.since = 0.0
-            gc.collect()
+            with interrupts.delayed():  # what is freed may call somebody, and Python ignores what is raised there
+                gc.collect()
             if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):  # the GNU C library's
                 library.malloc_trim(0)
 

@@ -1,9 +1,11 @@
 """What ended launches leave behind is collected by the time that they took."""
 
 import gc
+import signal
 import weakref
 
 import numpy as np
+import pytest
 
 import helpers
 from helpers.sim import garbage
@@ -35,3 +37,17 @@ def test_a_launch_of_the_numpy_machine_counts():
     garbage.launches.since = 0.0
     simulate(made.compiled, (1, 1, 1), (32, 1, 1), (np.zeros(32, np.int32),), engine="numpy")
     assert garbage.launches.since > 0
+
+
+def test_an_interrupt_while_memory_is_freed_is_not_lost():
+    """Python ignores what is raised in the callback of a weak reference, and a collection calls many."""
+    ring = Ring()
+    left = weakref.ref(ring, lambda _: signal.raise_signal(signal.SIGINT))
+    gc.disable()
+    try:
+        del ring
+        with pytest.raises(KeyboardInterrupt):
+            Collector().after(60.0)
+        assert left() is None
+    finally:
+        gc.enable()
