@@ -1,19 +1,19 @@
 """Cycles: what each warp of a sub-partition does in every cycle of the main loop, in Nsight Compute's words.
 
 The model runs the machine code of the resident blocks on one multiprocessor (`model.cycles`). Here is a piece of that, in cycles: a row
-for each warp that shares one scheduler, and below them the line of the source at which the first of them stands. A column of more cycles
-than one mixes their colours. The order of what waits is the model's: only sums over a loop were held to hardware.
+for each warp that shares one scheduler, and below them the line of the source at which the first of them stands. A column has the colour
+of the state that takes most of it. The order of what waits is the model's: only sums over a loop were held to hardware.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from helpers.errors import CourseError
+from helpers.errors import CourseError, statement_line
 from helpers.model import hardware
 from helpers.model.cycles.estimate import Watched, watched
 from helpers.model.cycles.multiprocessor import WORDS, Spell, WarpState
@@ -22,7 +22,7 @@ from helpers.model.hardware import SUB_PARTITIONS
 from .canvas import FAINT, INK, QUIET, Choice, NothingToSee, Span, heading, picture, rgb
 from .warp_states import COLOURS, DEFAULT_GPU, explain, launched
 
-_COLUMNS = 1200  # of the image, at most
+_COLUMNS = 1200  # of the image
 WINDOWS = (100, 200, 500, 2000)  # cycles shown at once
 _ROWS = 16
 _WIDEST_LABEL = 0.025  # share of the width that the number of a line needs
@@ -89,17 +89,17 @@ def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window: int = WINDOWS[1], sub_p
     if not by_warp:
         raise NothingToSee(f"No warp is on scheduler {sub_partition}.")
     warps = sorted(by_warp)[:_ROWS]
-    columns = min(_COLUMNS, round(end - begin))
     palette = np.array([rgb(COLOURS[state]) for state in WarpState])
-    parts = np.stack([shares(by_warp[warp], begin, end, columns) for warp in warps])
+    parts = np.stack([shares(by_warp[warp], begin, end, _COLUMNS) for warp in warps])
     unknown = 1 - parts.sum(axis=2, keepdims=True)
-    colours = np.clip(parts @ palette + np.clip(unknown, 0, 1) * np.array(rgb(FAINT)), 0, 1)
-    for y, row in enumerate(colours):
+    most = np.concatenate([parts, unknown], axis=2).argmax(axis=2)
+    for y, row in enumerate(np.vstack([palette, rgb(FAINT)])[most]):
         ax.imshow(row[None], extent=(0, end - begin, y + 0.84, y), aspect="auto", interpolation="nearest")
-    _lines(ax, by_warp[warps[0]], seen, begin, end, len(warps))
+    _lines(ax, by_warp[warps[0]], of_statement(run, seen), begin, end, len(warps))
     several = len({block for block, _ in warps}) > 1
     names = [f"block {block}, warp {warp}" if several else f"warp {warp}" for block, warp in warps]
-    ax.set_yticks([*(y + 0.42 for y in range(len(warps))), len(warps) + 0.45], [*names, "line"], fontsize=12)
+    of_first = "line" if len(warps) == 1 else "line of the first"
+    ax.set_yticks([*(y + 0.42 for y in range(len(warps))), len(warps) + 0.45], [*names, of_first], fontsize=12)
     ax.set_xlim(0, end - begin)
     ax.set_ylim(len(warps) + 0.8, 0)
     ax.set_xlabel(f"cycles, from {begin - first:,.0f} on; a trip of the main loop takes {seen.per_trip:,.0f}", fontsize=13)
@@ -107,21 +107,26 @@ def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window: int = WINDOWS[1], sub_p
     total = parts.sum(axis=(0, 1))
     present = [state for state in COLOURS if total[state] > 0]
     explain(ax, [WORDS[state] for state in present], (-0.1, -0.16))
-    issued = total[WarpState.SELECTED] / columns
+    issued = total[WarpState.SELECTED] / _COLUMNS
     title = f"Scheduler {sub_partition} issues in {issued:.0%} of these cycles"
     blocks = f"{seen.resident} block{'s' if seen.resident > 1 else ''}"
     heading(ax, title, detail=f"predicted for {gpu}, {what}, {blocks} of {seen.warps} warps on a multiprocessor")
     every = total.sum()
-    most = sorted(((total[state] / every, WORDS[state]) for state in present), reverse=True)
-    return f"{title}. {len(warps)} warps. Predicted for {gpu}. " + ", ".join(f"{word} {share:.0%}" for share, word in most) + "."
+    largest = sorted(((total[state] / every, WORDS[state]) for state in present), reverse=True)
+    return f"{title}. {len(warps)} warps. Predicted for {gpu}. " + ", ".join(f"{word} {share:.0%}" for share, word in largest) + "."
 
 
-def _lines(ax, spells: Sequence[Spell], seen: Watched, begin: float, end: float, y: int) -> None:
+def of_statement(run, seen: Watched) -> dict[int, int | None]:
+    """SASS index -> the line at which its statement begins, as other pictures number them; None where it has none."""
+    return {index: line and (statement_line(run.kernel.source, line) or line) for index, line in seen.lines.items()}
+
+
+def _lines(ax, spells: Sequence[Spell], lines: Mapping[int, int | None], begin: float, end: float, y: int) -> None:
     """The line of the source at which a warp stands, as a strip with numbers."""
     runs: list[list] = []
     for spell in spells:
         until = spell.begin + sum(cycles for _, cycles in spell.spans)
-        line = seen.lines.get(spell.index)
+        line = lines.get(spell.index)
         if runs and runs[-1][0] == line:
             runs[-1][2] = until
         else:

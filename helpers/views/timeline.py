@@ -264,12 +264,13 @@ def timeline(run, block: int = 0, start: int = 0, *, ax):
     where = f"{_warps(shown[0].warps)} of {where}" if len(found) == 1 else where
     title = f"{run.kernel.compiled.entry}: {_summary(shown[0], sync)}"
     more = f"; {len(found) - _GROUPS} more groups of warps" if len(found) > _GROUPS else ""
+    part = "" if low <= 0 and high >= windows[-1][1] else f"; from interval {start} of {len(windows) - 1}"
     no_math = "; arithmetic was not recorded" if not len(run.trace.math) else ""
     lines = f"; solid lines are barriers, {sync} in all" if sync else "; no barriers"
     drawn = {kind for lane in shown for _, kind in lane.barriers}
     lines += "; dashed: of the warp" if WARP in drawn else ""
     lines += "; dotted: waits for copies" if WAIT in drawn else ""
-    heading(ax, title, detail=f"{where}{lines}{more}{no_math}{cut(run.trace)}")
+    heading(ax, title, detail=f"{where}{lines}{more}{part}{no_math}{cut(run.trace)}")
     return " ".join([f"{title}. {where[0].upper()}{where[1:]}.", *(_say(lane) for lane in shown)])
 
 

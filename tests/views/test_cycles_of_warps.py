@@ -11,7 +11,9 @@ from helpers.model.cycles import estimate
 from helpers.model.cycles.multiprocessor import Spell, WarpState
 from helpers.model.hardware import gpu
 from helpers.run.kernel import compile as compile_kernel
-from helpers.views.cycles_of_warps import shares
+from helpers.views.canvas import FAINT, rgb
+from helpers.views.cycles_of_warps import of_statement, shares
+from helpers.views.warp_states import COLOURS
 from tests.course.tiny_kernel import SOURCE
 
 
@@ -46,6 +48,26 @@ def test_the_picture_says_what_the_scheduler_does(run):
     shown = [image for image in ax.images if image.get_array().shape[0] == 1]
     assert shown and all(np.asarray(image.get_array()).max() <= 1 for image in shown)
     assert "issues in" in views.cycles_of_warps(run, window=2000, start=100).alt
+
+
+def test_every_column_has_the_colour_of_one_state(run):
+    """A mixture of two would be that of a third, or of none in the legend."""
+    ax = views.cycles_of_warps(run, window=2000)
+    known = {rgb(colour) for colour in (*COLOURS.values(), FAINT)}
+    for image in ax.images:
+        assert {tuple(pixel) for pixel in np.unique(np.asarray(image.get_array())[0], axis=0)} <= known
+
+
+def test_lines_are_numbered_as_in_the_other_pictures():
+    body = "(col + j < N ? B[size_t(k) * ldb + col + j] : 0);\n"
+    assembly = 'if (i + j == 0) asm volatile("add.f32 %0, %0, %0;"\n : "+f"(sum[0][0]));\n'
+    source = SOURCE.replace(body, body[:-1] + "\n" + assembly)
+    source = source.replace("sum[i][j] +=", "{ sum[i][j] +=").replace("(sum[0][0]));", "(sum[0][0])); }")
+    of = gemm.count(compile_kernel(source), Problem(128, 128, 256))
+    first = next(number for number, line in enumerate(source.splitlines(), 1) if "asm" in line)
+    seen = estimate.watched(of, gpu("H200 SXM"))
+    assert first + 1 in seen.lines.values(), "the compiler names its last line"
+    assert first in (found := set(of_statement(of, seen).values())) and first + 1 not in found
 
 
 def test_what_is_not_known_is_said(run, monkeypatch):

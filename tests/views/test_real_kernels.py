@@ -145,6 +145,7 @@ def test_the_timeline_alternates_as_the_kernel_says(runs, said):
     assert counts == {"global loads": 4, "shared stores": 4, "shared loads": 80, "arithmetic": 64, "global stores": 1}
     assert "solid lines are barriers, 4 in all" in said(timeline(runs["shared_tile"]))
     assert "no barriers" in said(timeline(runs["naive"]))
+    assert "from interval" not in said(timeline(runs["shared_tile"]))
     assert "square root" in timeline(runs["shared_tile"]).get_xlabel() and "square root" not in timeline(runs["naive"]).get_xlabel()
 
 
@@ -292,13 +293,14 @@ def test_stages_of_asynchronous_copies_are_seen_under_way(stages, said):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3, 4])
-def test_the_timelines_of_a_ring_show_as_many_steps_whatever_its_depth(stages):
+def test_the_timelines_of_a_ring_show_as_many_steps_whatever_its_depth(stages, said):
     kernel = helpers.variants(helpers.reference("async_copy"), {"": {"STAGES": stages}})[""]
     run = kernel.gemm(128, 128, 80, on="cpu", trace=TraceFilter(math=True, blocks={0}), counters=False, findings=False)
     lane = lanes(run, 0)[1][0]
     low, high = timeline(run).get_xlim()
     seen = [kind for x, kind in lane.barriers if low <= x <= high]
     assert seen == ["wait", "sync"] * 3, "two steps; a wait and its barrier are not parted"
+    assert "from interval 0 of" in said(timeline(run)) and "from interval 1 of" in said(timeline(run, start=1))
 
 
 BULK = """
