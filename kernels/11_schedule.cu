@@ -3,9 +3,9 @@
 // What changed since 10:
 //   1. Copies: a thread starts them a few at a time along k, so that they do not queue in front of shared loads.
 //   2. Fragments are read across the tile's edge: the first k of the next tile before the FMAs of this one's last k.
-//   3. The outer product goes back and forth, the short side inside. Every FMA then shares an operand with the one
-//      before, at the turns too, and takes it from the operand reuse cache. An FMA reads three registers, and the two
-//      banks of the register file deliver two a cycle: without reuse, every FMA would last a cycle and a half.
+//   3. The outer product goes back and forth, the short side inside. All FMAs of a k but the first share an operand
+//      with the one before, at the turns too, and take it from the operand reuse cache. An FMA reads three registers,
+//      and the two banks of the register file deliver two a cycle: without reuse, an FMA would last a cycle and a half.
 //   4. Copies beyond the last row or column repeat that row or column, and nobody keeps the results: nothing is left
 //      to check in the loop but k. Two versions of the code, one for aligned rows of B, instead of a branch in it.
 //   5. One block of 8 warps in place of two of 4: the tile is twice as high. And lanes are numbered down columns: more

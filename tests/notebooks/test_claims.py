@@ -421,6 +421,7 @@ CLAIMS = (
           and 0.64 < recorded("warp_tile") / H200.peak_fp32_tflops < 0.69),
     Claim(8, "a warp tile brought between {} per cent (RTX 3090) and a quarter (H200 at 8192³)",
           lambda: (f"{100 * (min(factors('warp_tile', 'vectorized')) - 1):.0f}",), lambda: 1.24 < max(factors("warp_tile", "vectorized")) < 1.28),
+    Claim(9, "Nine of ten instructions are multiply-adds", holds=lambda: 0.88 < multiply_add_share("warp_tile", 4096) < 0.92),
     Claim(9, "still a third of the peak is missing", holds=lambda: 0.3 < 1 - recorded("warp_tile") / H200.peak_fp32_tflops < 0.36),
     Claim(9, "which made {} TFLOPS of the step itself", lambda: (by_nvcc("09"),)),
     Claim(9, "| step 08 | {} | | the larger tile without the buffers | {} |",
@@ -486,6 +487,11 @@ CLAIMS = (
           lambda: tuple(f"{times_cublas(shape, name):.2f}" for shape in ("small", "small, 512", "large", "shallow") for name in ("32 × 64", "32 × 64, 8 warps"))),
     Claim(12, "in shared memory nearly a fifth more wavefronts of loads, most of them to add up the sums",
           holds=lambda: 0.18 < wavefronts_for_sums()[0] < 0.2 and wavefronts_for_sums()[1] > 0.8),
+    Claim(11, "Of its kernel's instructions {} % are multiply-adds", lambda: logged(r"ncu: FFMA ([\d.]+) % of its instructions")),
+    Claim(14, "The kernel of step 11 issues a multiply-add in four cycles of five",
+          holds=lambda: all(0.79 < recorded("schedule", size) / H200.peak_fp32_tflops < 0.83 for size in (4096, 8192))),
+    Claim(14, "by Nsight Compute, as by the model, the warps spend three tenths of their cycles waiting for what they read from shared memory",
+          holds=lambda: all(0.27 < states["short scoreboard"] < 0.33 for states in (sampled_states("wmma"), states_of("wmma")))),
     Claim(14, "this lesson's kernel has {} % on an H200", lambda: (f"{100 * beside_cublas('wmma', 4096):.0f}",)),
     Claim(14, "reaches 45 % of cuBLAS on a GPU of compute capability 12.0 and 8 % on an H100 (published)"),
     Claim(16, "nearly half of the instructions of a step along $K$ do nothing but feed the tensor cores",
@@ -496,7 +502,7 @@ CLAIMS = (
     Claim(17, "at 1000³ clusters win by a quarter, tiles of 128 × 64 take {} µs with them and {} without.",
           lambda: tuple(f"{held_out(name, 1000):.1f}" for name in ("128 × 64", "128 × 64, alone"))),
     Claim(18, "with fifteen times the speed, which take no FP32. (Per clock it is sixteen times, as lesson 14 says; the peaks are stated at 1830 MHz for "
-          "them and {} for the lanes.)", lambda: (H200.clock_mhz,), lambda: round(H200.unit("float16").tflops / H200.peak_fp32_tflops) == 15
+          "them and {} for the FP32 lanes.)", lambda: (H200.clock_mhz,), lambda: round(H200.unit("float16").tflops / H200.peak_fp32_tflops) == 15
           and round(H200.unit("float16").tflops / 1830 / (H200.peak_fp32_tflops / H200.clock_mhz)) == 16),
     Claim(18, "cannot pass a third of its peak, {} TFLOPS. Nor is the peak in reach under the card's power: step 17, which multiplies once, has {} TFLOPS at 4096 and {} at 8192, in BF16, "
           "and a third of that is {} and {}.", lambda: (f"{H200.unit('float16').tflops / 3:.0f}", *(
@@ -535,9 +541,12 @@ CLAIMS = (
         *all_add()[:2], "", *logged(r"if the last one added ([\d.]+);")), lambda: 3 * (64 + 64) / 32 == 2 * (32 + 64) / 16),
     Claim(17, "(which of course gives a wrong $C$), 64 × 64 in 32 slices would take {3} µs.", all_add),
     Claim(15, "In the loop a warp executes {} for 32 `k` in place of {},", lambda: (for_64_products("mma_sync"), for_64_products("wmma"))),
-    Claim(15, "in it, warps hardly wait for shared memory any more. What they wait for most is the schedule itself (*wait*), and the tensor core, which is "
-          "still busy with the `HMMA` before (*math pipe throttle*)", holds=lambda: set(list(states_of("mma_sync"))[:2]) == {"wait", "math pipe throttle"}
-          and states_of("mma_sync")["short scoreboard"] < 0.03),
+    Claim(15, "in it, warps hardly wait for shared memory any more. Two things make them wait most, for about a third of their cycles each: the tensor core, "
+          "which is still busy with the `HMMA` before (*math pipe throttle*), and the few cycles that every instruction takes (*wait*)",
+          holds=lambda: set(list(states_of("mma_sync"))[:2]) == {"wait", "math pipe throttle"} and states_of("mma_sync")["short scoreboard"] < 0.03
+          and all(0.29 < states_of("mma_sync")[state] < 0.37 for state in ("wait", "math pipe throttle"))),
+    Claim(15, "The block has nearly all registers of a multiprocessor",
+          holds=lambda: registers_for(256, 1) >= reference("mma_sync").registers > 0.95 * registers_for(256, 1)),
     Claim(15, "At 4096, by the profile above and that of lesson 14, that makes a quarter less in all.",
           holds=lambda: 0.74 < executed("mma_sync", "all instructions") / executed("wmma", "all instructions") < 0.76),
     Claim(17, "a block takes {} cycles, and of these the tensor cores need 4 × {} for its four tiles. The other {} % are", lambda: (

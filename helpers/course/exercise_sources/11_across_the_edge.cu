@@ -16,8 +16,8 @@
 //! expect: multiply-adds between a copy and its wait >= 400
 //! expect: shared stores per result == 0
 //! expect: global loads per result <= 1/32 K
-//! after: The barrier moves one k ahead, and with it the multiply-adds of the last k: they are what a warp does while
-//!     it waits for the values from the next tile.
+//! after: Too early was the read of the next tile's first k. Now wait and barrier stand before it, and the multiply-adds
+//!     of the last k behind it: they are what a warp does while it waits for the values from the next tile.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp
 constexpr int TM = 8, TN = 4;            // tile of C per thread

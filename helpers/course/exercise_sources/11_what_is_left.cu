@@ -6,9 +6,10 @@
 //! hint: Every k of the tile is added to every result. What must stand there so that it changes nothing?
 //! hint: copy() writes zeros where its last argument is false: give it k < K, for A and for B.
 //! infinity: in the last k
-//! after: Rows and columns decide where a result goes, k decides what is in it. So the loop has to check k, and k
-//!     alone. On numbers, zeros in one of the two tiles are enough. But 0 times infinity is NaN, and so is 0 times NaN:
-//!     with zeros in both tiles it does not matter what stands in the last row of B or the last column of A.
+//! after: Wrong are all sizes whose K is no multiple of 8. Rows and columns decide where a result goes, k decides
+//!     what is in it. So the loop has to check k, and k alone. On numbers, zeros in one of the two tiles are enough.
+//!     But 0 times infinity is NaN, and so is 0 times NaN: with zeros in both tiles it does not matter what stands in
+//!     the last row of B or the last column of A.
 constexpr int BM = 64, BN = 64, BK = 8;  // tiles: A is BM x BK, B is BK x BN
 constexpr int WM = 32, WN = 32;          // tile of C per warp
 constexpr int TM = 8, TN = 4;            // tile of C per thread
