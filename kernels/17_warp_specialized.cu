@@ -5,7 +5,7 @@
 //   producer's registers to the consumers. As many blocks as there are multiprocessors walk over all tiles, so that
 //   the next tile's stages arrive while this one's results leave. CLUSTER blocks side by side share their tiles of A:
 //   each copies a part for all (multicast). Results leave through shared memory by TMA. Every other tile walks K
-//   backwards (SNAKE): the tiles of A and B that were read last are still in L2.
+//   backwards (SNAKE): of a panel's rows of A, the part that was read last is still in L2.
 //   A consumer has 64 columns of C, and wgmma's long side lies along the rows: its first operand is B, turned, and
 //   its second A. So BM may be any multiple of 16, and tiles can be cut to fill the multiprocessors evenly.
 // What it saves: __syncthreads in the loop, waiting for stages between tiles, half of the reads of A, scattered stores.

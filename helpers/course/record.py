@@ -279,6 +279,8 @@ def _table(rows: Sequence[Mapping[str, Any]], types: str) -> str:
         said = "; ".join(named_constants)
         alone = " *Alone*: without clusters." if "alone" in said else ""
         lines += ["", f"A step has the constants of its source at every size. *By size*, the fastest of those tried: {said}.{alone}"]
+    if any(row["noisy"] and row["m"] in columns for row in (*cells.values(), *chosen.values())):
+        lines += ["", "*Noisy*: the times of its launches differ so much that the last digits mean little."]
     return "\n".join(lines) + "\n"
 
 

@@ -251,7 +251,7 @@ STEPS: tuple[Step, ...] = (
         11,
         "schedule",
         "Schedule",
-        "put the same instructions in an order in which a multiply-add issues nearly every cycle",
+        "put the same instructions in an order that leaves fewer cycles without a multiply-add",
         entry="schedule",
         arch="sm_80",
         expect=(

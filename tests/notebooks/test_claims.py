@@ -274,6 +274,25 @@ def factors(fast: str, slow: str) -> list[float]:
     return [fast.tflops / slow.tflops for slow, fast in evidence.elsewhere(slow, fast).rows]
 
 
+@functools.cache
+def sectors_of_b(padding: int) -> float:
+    """Sectors for each load of B in step 02, whose rows have so many unused floats at their end, of 64 used."""
+    return measures.sectors_per_request(reference("coalesced").gemm(64, pad_b=padding, on="cpu", trace=True), "B")
+
+
+def next_tiles(size: int) -> list[tuple[bool, bool]]:
+    """Of each tile of a cluster in step 17, is the next one that its blocks compute in the same panel, and of the same rows?"""
+    one = {name: value[0] for name, value in reference("warp_specialized").compiled.constants.items()}
+    rows, columns, clusters = size // one["BM"], size // (one["BN"] * one["CLUSTER"]), H200.sms // one["CLUSTER"]
+
+    def place(tile: int) -> tuple[int, int]:
+        panel, within = divmod(tile, one["PANEL"] * columns)
+        return panel, panel * one["PANEL"] + within % min(one["PANEL"], rows - panel * one["PANEL"])
+
+    pairs = [(place(tile), place(tile + clusters)) for tile in range(rows * columns - clusters)]
+    return [(one[0] == other[0], one[1] == other[1]) for one, other in pairs]
+
+
 def served(rule: CostRule, addresses: np.ndarray, width: int) -> rules.Cost:
     """What an access of a warp costs whose lanes take so many bytes each, from these addresses on."""
     return rules.cost(rule, addresses[None], None, width)
@@ -319,6 +338,8 @@ CLAIMS = (
     Claim(0, "an H200 has {}", lambda: (H200.sms,)),
     Claim(2, "At 4096 the time falls further", holds=lambda: recorded("coalesced") / recorded("naive") > 33 / 5),
     Claim(2, "At 4097 it falls less far", holds=lambda: recorded("coalesced", 4097) / recorded("naive", 4097) < 33 / 5),
+    Claim(2, "less than a sixth; at 4097 to a little more, because most rows of B begin inside a sector there, so that a load touches five.",
+          holds=lambda: 33 / (1 + sectors_of_b(0)) > 6 > 33 / (1 + sectors_of_b(1)) > 5.5 and sectors_of_b(1) > 4.5),
     Claim(2, "between six and thirteen everywhere", holds=lambda: all(6 < factor < 13 for factor in factors("coalesced", "naive"))),
     Claim(3, "that was worth {} per cent at 4096", lambda: more(*logged(r"addresses computed anew\) ([\d.]+) at 4096.*?\*\*([\d.]+)\*\* \(shipped\)"))),
     Claim(3, "- {} for `a`", lambda: (2 / 4,)),
@@ -326,6 +347,10 @@ CLAIMS = (
     Claim(3, "on an H200: {} TFLOPS of arithmetic, of which shared memory feeds less than a sixth",
           lambda: (f"{H200.peak_fp32_tflops:.1f}",), lambda: 4 * (1 + 2 / 4 + 2 / 32) > 6),
     Claim(3, "The recorded kernel reaches most of it", holds=lambda: 0.75 < recorded("shared_tile") / (H200.peak_fp32_tflops / 6.25) < 1),
+    Claim(3, "By the model it is busy all the time", holds=lambda: reference("shared_tile").profile(
+        4096, "H200 SXM").prediction.limiter.startswith("the load/store unit, busy for 100% of the time")),
+    Claim(3, "The barriers cost next to nothing: while the warps of one block wait, those of the other go on.",
+          holds=lambda: saved("shared_tile", BARRIERS) < 0.01 and reference("shared_tile").occupancy("H200 SXM").blocks_per_sm == 2),
     Claim(3, "reports {} GFLOPS for a tiled kernel and {} for the one before it (published)", as_read("314", "1058")),
     Claim(4, "the waves of the first row: {} in both.", lambda: (f"{1024**2 / 256 / (hardware.gpu('RTX 3090').sms * 6):.2f}",)),
     Claim(4, "does {} GFLOPS. With two operands from shared memory per multiply-add it would need {} GB/s", as_read("444.3", "1777")),
@@ -499,6 +524,9 @@ CLAIMS = (
     Claim(16, "it lowered the speed from {} of cuBLAS's to {} (4096, one run; the ladder below has {}, from another run)", lambda: (
         *rounded(logged(r"\*\*16\*\* \(.*?\): 702 \([\d.]+ to ([\d.]+)\) .*?wait<0> in place of wait<1> 619 \(([\d.]+)\)"), 2),
         f"{beside_cublas('tma_wgmma', 4096):.2f}")),
+    Claim(17, "A block's next tile often lies in the same panel, whose rows of $A$ the blocks have just read between them",
+          holds=lambda: all(0.6 < np.mean([panel for panel, _ in next_tiles(size)]) < 1 and not any(rows for _, rows in next_tiles(size))
+                            for size in (4096, 8192))),
     Claim(17, "at 1000³ clusters win by a quarter, tiles of 128 × 64 take {} µs with them and {} without.",
           lambda: tuple(f"{held_out(name, 1000):.1f}" for name in ("128 × 64", "128 × 64, alone"))),
     Claim(18, "with fifteen times the speed, which take no FP32. (Per clock it is sixteen times, as lesson 14 says; the peaks are stated at 1830 MHz for "
