@@ -231,14 +231,16 @@ _OF_UNITS = (("FFMA", "FADD", "FMUL"), ("DFMA", "DADD", "DMUL"), ON_XU)
 def _operations(run, problem) -> float:
     """Those of the product that it is; of another kernel, those of its matrix instructions. Raises CourseError where they are not known."""
     compiled, counters = run.kernel.compiled, run.counters
+    found = tensor_cores.multiplied(compiled, counters) if compiled.matrix_types else 0.0
     if problem is not None:
         if compiled.matrix_types - {"tf32", "f64"} and problem.dtype == "float32":
+            if found:
+                return found
             raise CourseError(
                 "The model does not know how much this kernel asks of the tensor cores: it makes one FP32 product of several, of pieces in "
                 f"{' and '.join(tensor_cores.labels(compiled.matrix_types))}, and the passes that make the pieces are not counted."
             )
         return problem.flops
-    found = tensor_cores.multiplied(compiled, counters) if compiled.matrix_types else 0.0
     if compiled.matrix_types and not found:
         raise CourseError(
             "The model does not know how much this kernel asks of the tensor cores: "

@@ -44,7 +44,7 @@ OTHERS = "others"
 COLOURS = {
     WarpState.SELECTED: GREEN, WarpState.NOT_SELECTED: "#a6dcc8", WarpState.LONG_SCOREBOARD: VERMILLION, WarpState.SHORT_SCOREBOARD: ORANGE,
     WarpState.BARRIER: BLUE, WarpState.MIO_THROTTLE: PURPLE, WarpState.LG_THROTTLE: "#7f3b08", WarpState.MATH_PIPE_THROTTLE: YELLOW,
-    WarpState.DISPATCH_STALL: SKY, WarpState.WAIT: QUIET, WarpState.NO_INSTRUCTION: INK,
+    WarpState.DISPATCH_STALL: SKY, WarpState.WAIT: QUIET, WarpState.NO_INSTRUCTION: INK, WarpState.MEMBAR: "#c0a080",
 }  # fmt: skip
 _BY_WORD = {WORDS[state]: colour for state, colour in COLOURS.items()}
 

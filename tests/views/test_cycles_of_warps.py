@@ -26,7 +26,7 @@ def test_a_column_has_the_share_of_each_state():
     spells = [Spell(0, 0, 0, 5, 10.0, ((WarpState.WAIT, 3.0), (WarpState.SELECTED, 1.0)))]
     found = shares(spells, 10, 14, 4)
     assert found[:, WarpState.WAIT].tolist() == [1, 1, 1, 0] and found[:, WarpState.SELECTED].tolist() == [0, 0, 0, 1]
-    assert shares(spells, 10, 14, 2)[1].tolist() == pytest.approx([0.5, 0, 0.5, *[0] * 8])
+    assert shares(spells, 10, 14, 2)[1].tolist() == pytest.approx([0.5, 0, 0.5, *[0] * 9])
     assert shares(spells, 12, 20, 4).sum() == pytest.approx(1)  # two of eight cycles, in columns of two
 
 

@@ -93,5 +93,4 @@ def _chip(gpu: GPU, changed: tuple[tuple[str, float], ...]) -> Chip:
     if gpu.l2_gbs and "load_store.l2_sector" not in dict(changed):
         l2 = SECTOR * gpu.sms * gpu.clock_mhz * 1e6 / (gpu.l2_gbs * 1e9)
     busy = dict.fromkeys(("fma", "fmaheavy", "alu", "half"), 2.0) | {"xu": 8.0, "fp64": each / capability.fp64_lanes, "tensor": 0.0}
-    busy["movm"] = dict(changed).get("load_store.transpose", figures()["load_store"]["transpose"])
     return Chip(gpu, capability.fp32_lanes == each, busy, capability.lsu_cycles, l2, dict(changed))

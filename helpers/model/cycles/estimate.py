@@ -11,9 +11,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from helpers.errors import CourseError
@@ -28,7 +30,7 @@ from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_pa
 
 from .chip import Chip, chip
 from .multiprocessor import Away, Multiprocessor, Simulated, Spell, WarpState
-from .scheduled import Scheduled, matrix_cycles, scheduled
+from .scheduled import PRODUCT, Scheduled, copies_in_bulk, matrix_cycles, scheduled
 
 FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
 LEAST_TRIPS = 3  # … where more of them would be too many instructions
@@ -46,6 +48,8 @@ _THRASHED = 4  # with a quarter more than L2 has room for, nothing is there when
 _L1 = 28 << 10  # bytes of L1 that shared memory never takes
 _REMEMBERED = 64
 _TOO_LONG = "one block takes too many instructions"
+_STUCK = "its warps wait for each other at barriers whose order it does not know"
+_MOST_BARRIERS = 16
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,25 @@ class Watched:
 @dataclass(frozen=True)
 class _Loop:
     """The main loop in a path: `length` visits from `first` on, `trips` times, `size` warp instructions each time. period: how many times
-    the source goes round in one of these: stages that take turns may have branches of their own."""
+    the source goes round in one of these: stages that take turns may have branches of their own. beside: loops of other warps, which go
+    round with it, and whose instructions are in `size`. often: how often such a loop goes round for each of its trips."""
 
     first: int
     length: int
     trips: int
-    size: int
+    size: float
     period: int = 1
+    beside: tuple[_Loop, ...] = ()
+    often: Fraction = Fraction(1)
+
+    @property
+    def end(self) -> int:
+        """The visit behind it."""
+        return self.first + self.trips * self.length
+
+    def of(self, visits: Sequence[Visit]) -> Sequence[Visit]:
+        """Those of its first trip."""
+        return visits[self.first : self.first + self.length]
 
 
 def main_loop(visits: Sequence[Visit], fits: Callable[[_Loop], bool] = lambda loop: True) -> _Loop | None:
@@ -103,8 +119,26 @@ def main_loop(visits: Sequence[Visit], fits: Callable[[_Loop], bool] = lambda lo
 
     The last time, which nothing shows to be as long as the others, is not one of its trips.
     """
-    found = sorted(_loops(visits), key=lambda loop: -loop.trips * loop.size)
+    loops = sorted(_loops(visits), key=lambda loop: -loop.trips * loop.size)
+    found = [_with_others(loop, loops, visits) for loop in loops]
     return next(filter(fits, found), found[0] if found else None)
+
+
+def _with_others(loop: _Loop, loops: Sequence[_Loop], visits: Sequence[Visit]) -> _Loop:
+    """A loop with those of other warps that meet it at barriers which have a number: who produces goes round as often as who consumes."""
+
+    def warps(of: _Loop) -> int:
+        return functools.reduce(operator.or_, (visit.warps for visit in of.of(visits)), 0)
+
+    taken, beside = warps(loop), []
+    if any(visit.barriers for visit in loop.of(visits)):
+        for other in loops:
+            often = Fraction(max(1, round(other.trips / loop.trips)), max(1, round(loop.trips / other.trips)))
+            like = abs(other.trips - float(loop.trips * often)) <= _MOST_BARRIERS * max(1.0, float(often))
+            if like and any(visit.barriers for visit in other.of(visits)) and not warps(other) & taken:
+                taken |= warps(other)
+                beside.append(replace(other, often=often))
+    return replace(loop, beside=tuple(beside), size=loop.size + sum(float(other.size * other.often) for other in beside))
 
 
 def _loops(visits: Sequence[Visit]) -> Iterator[_Loop]:
@@ -158,8 +192,8 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     try:
         whole, cycles = launch.usual_times()
         first, cold = launch.first_times(whole, cycles)
-    except _TooLongError:
-        return None, _TOO_LONG
+    except _UnknownError as unknown:
+        return None, str(unknown)
     slowest = launch.slowest(whole) * cycles
     each, misses = parts["code.cold_miss"], launch.cold_misses()
     cycles, cold = cycles + slowest, max(cold, cycles) + slowest + each * len(misses)
@@ -196,9 +230,9 @@ def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watche
     compiled = run.kernel.native(gpu.arch).compiled
     launch, why = _launch(run, compiled, chip(gpu, changed))
     try:
-        turn = launch.simulated(launch.resident, Away() if launch.hides(launch.resident) else launch.first_far, True) if launch else None
-    except _TooLongError:
-        turn, why = None, _TOO_LONG
+        turn = launch.simulated(launch.resident, launch.shown, True) if launch else None
+    except _UnknownError as unknown:
+        turn, why = None, str(unknown)
     if launch is None or turn is None:
         raise CourseError(f"What its warps do is not known, since {why}.")
     if not turn.trips:
@@ -231,6 +265,8 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         return None, "how many instructions run is not known"
     code = scheduled(path.function, compiled.cubin, parts)
     matrix = [i for i in path.function.instructions if code[i.index].pipe == "tensor"]
+    if any(code[i.index].kind == PRODUCT for i in matrix) and copies_in_bulk(path.function):
+        return None, "the model of cycles does not know products of warpgroups that wait for bulk copies"
     unknown = sorted({i.name for i in matrix if matrix_cycles(i, parts) is None})
     if unknown:
         return None, f"the model of cycles does not know {' and '.join(unknown)}"
@@ -359,8 +395,17 @@ def _instructions(path: BlockPath) -> int:
     return sum(visit.instructions for visit in path.visits)
 
 
-class _TooLongError(Exception):
-    pass
+def _ring(visits: Sequence[Visit], loop: _Loop) -> int:
+    """After how many trips the numbers of the barriers in it come again; 1 where that is not to be seen."""
+    numbers = [visit.barriers for visit in visits[loop.first : loop.end]]
+    if not any(numbers):
+        return 1
+    periods = range(1, min(_MOST_BARRIERS, loop.trips // 2) + 1)
+    return next((n for n in periods if numbers[n * loop.length :] == numbers[: -n * loop.length]), 1)
+
+
+class _UnknownError(Exception):
+    """Says why the model does not know."""
 
 
 @dataclass(frozen=True)
@@ -438,14 +483,28 @@ class _Launch:
     @property
     def far(self) -> Away:
         """Where its data are if launches of it follow each other: those of a product in L2, as far as it has room for its matrices."""
-        return Away(every=self._device * self.beyond, new=0.0 if self.kept else self.new)
+        return Away(self._device * self.beyond, 0.0 if self.kept else self.new, self.own)
 
     @property
     def first_far(self) -> Away:
         """Where they are in a launch that finds L2 overwritten. (Of what is no product one block comes first, where a multiprocessor has
         several, and brings it for all.)"""
         every = self._device * (1 - self.new) if self.most == 1 or self.depth else 0.0
-        return Away(max(every, self.far.every), self.new)
+        return Away(max(every, self.far.every), self.new, max(every, self.own))
+
+    @property
+    def shown(self) -> Away:
+        """Where they are in the timeline of a multiprocessor that shows a launch which finds L2 overwritten."""
+        return Away(own=self.own) if self.hides(self.resident) else self.first_far
+
+    @functools.cached_property
+    def own(self) -> float:
+        """What it takes longer to load what the launch before has stored, and this one will store: C of a product that adds to it."""
+        problem = self.run.problem
+        if not self.depth or not self.path.own:
+            return 0.0
+        every = sum(problem[name].nbytes for name in "ABC") / (self.chip["l2.kept_of_all"] * self.chip.gpu.l2_bytes)
+        return self.chip["latency.own"] + self._device * min(1.0, max(0.0, (every - 1) * _THRASHED))
 
     @functools.cached_property
     def loop(self) -> _Loop | None:
@@ -503,7 +562,7 @@ class _Launch:
         longer than all of them without these (log, run 40)."""
         if not self.hides(resident) or not away.every:
             return self.simulated(resident, away)
-        together, alone = self.simulated(resident, Away()), self.simulated(1, away)
+        together, alone = self.simulated(resident, Away(own=self.own)), self.simulated(1, away)
         return together if together.cycles >= alone.cycles else replace(alone, blocks=resident)
 
     def simulated(self, resident: int, away: Away, watched: bool = False) -> _Turn:
@@ -521,18 +580,23 @@ class _Launch:
             stretch = self.each / executed if self.each else 1.0
             return _Turn(result.cycles * stretch, result, 1.0, 0, 0.0)
         kept = min(loop.trips, max(FEWEST_TRIPS, min(MOST_TRIPS, _ENOUGH // (resident * loop.size))))
-        behind = visits[loop.first + loop.trips * loop.length :]
-        before = sum(visit.instructions for visit in visits[: loop.first])
-        after = sum(visit.instructions for visit in behind)
-        room = _LONGEST / resident - before - after
+        loops = loop, *loop.beside
+        inside = {place for each in loops for place in range(each.first, each.end)}
+        outside = [place for place in range(len(visits)) if place not in inside]
+        before = sum(visits[place].instructions for place in outside if place < max(each.first for each in loops))
+        room = _LONGEST / resident - sum(visits[place].instructions for place in outside)
         kept = min(kept, max(LEAST_TRIPS, int(room // loop.size)))
-        short = visits[: loop.first + kept * loop.length] + behind
+        cut = min(loop.trips - kept, *(math.floor((each.trips - 1) / each.often) for each in loops))
+        cut -= cut % math.lcm(_ring(visits, loop), *(each.often.denominator for each in loops))  # so that all of them go on as they did
+        kept = loop.trips - cut
+        left_out = {place for each in loops for place in range(each.end - int(cut * each.often) * each.length, each.end)}
+        short = [visit for place, visit in enumerate(visits) if place not in left_out]
         settled = max(1, kept // 3)
-        marks = (resident * (before + settled * loop.size), resident * (before + (kept - 1) * loop.size))
+        marks = tuple(round(resident * (before + trips * loop.size)) for trips in (settled, kept - 1))
         result = self._simulate(short, resident, marks, away, watched)
         measured = kept - 1 - settled
         per_trip = (result.reached[1] - result.reached[0]) / measured
-        executed = before + kept * loop.size + after
+        executed = sum(visit.instructions for visit in short)
         more = max(0.0, (self._block(loop) - executed) / loop.size)
         cycles = result.cycles + more * per_trip
         return _Turn(cycles, result, 1 + more / measured, (kept + more) * loop.period, per_trip / loop.period)
@@ -561,8 +625,9 @@ class _Launch:
         found = _by_opcode(self.path, visits)
         if loop is not None:
             more = max(0.0, (self._block(loop) - sum(found.values())) / loop.size)
-            for name, times in _by_opcode(self.path, visits[loop.first : loop.first + loop.length]).items():
-                found[name] += more * times
+            for each in (loop, *loop.beside):
+                for name, times in _by_opcode(self.path, each.of(visits)).items():
+                    found[name] += more * times * float(each.often)
         return {name: times * self.blocks for name, times in found.items()}
 
     def _block(self, loop: _Loop) -> float:
@@ -577,9 +642,14 @@ class _Launch:
         return executed + (product.k - self.depth) / per_trip * loop.size / loop.period
 
     def _simulate(self, visits: Sequence[Visit], resident: int, marks, away: Away, watched: bool) -> Simulated:
-        if sum(visit.instructions for visit in visits) * resident > _LONGEST:
-            raise _TooLongError
+        executed = sum(visit.instructions for visit in visits) * resident
+        if executed > _LONGEST:
+            raise _UnknownError(_TOO_LONG)
         crowded = min(1.0, self.resident * self.path.warps / self.chip["latency.crowd_warps"])
-        return Multiprocessor(
-            self.code, visits, self.path.warps, resident, self.chip, self.active, marks, away, watched, crowded, self.path.new
+        own = self.path.own if self.depth else ()
+        found = Multiprocessor(
+            self.code, visits, self.path.warps, resident, self.chip, self.active, marks, away, watched, crowded, self.path.new, own
         ).run()
+        if found.issued < executed:
+            raise _UnknownError(_STUCK)
+        return found

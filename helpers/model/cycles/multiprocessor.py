@@ -3,14 +3,16 @@
 Four sub-partitions issue one instruction a cycle each, of the warp that issued last if it can (so that what it reuses stays) and its
 instruction does not say that others go first, else of the youngest that can; of those that want shared memory, of the one that has not
 issued for longest, whoever issued last; of those that want the tensor core, of the one that it last worked for. (So of two blocks that
-begin together one is ahead, and they come to be apart: log, run 37.) What an instruction needs: its stall count and scoreboards, its
-pipe, its registers' banks, a place in its queue, its line of code. A jump to a line that its sub-partition has read lately is short. The
-queues of shared memory have places of their own and some in common. One load/store unit serves the queues of all, a wavefront or a line a
-cycle, and a warp's next shared load after twice as long; what L1 lacks comes from L2 at the rate of its port, in sectors or in requests,
-and whoever else wants it meanwhile waits for it, too. What asynchronous copies bring takes the unit's wavefronts when it comes, in turn
-with what the queues have; loads and stores of device memory wait for what their sub-partition sent to shared memory before. Copies past
-L1 ask for each line of theirs, in order: what their sub-partition has for the unit waits behind them, and what has been taken before goes
-on being served meanwhile.
+begin together one is ahead, and they come to be apart: log, run 37.) What an instruction needs: its stall count and scoreboards, its pipe,
+its registers' banks, a place in its queue, its line of code. A jump to a line that its sub-partition has read lately is short. The queues
+of shared memory have places of their own and some in common. One load/store unit serves the queues of all, a wavefront or a line a cycle,
+and a warp's next shared load after twice as long; what L1 lacks comes from L2 at the rate of its port, in sectors or in requests, but for
+a burst no faster than all multiprocessors can have it, and whoever else wants it meanwhile waits for it, too. What asynchronous copies
+bring takes the unit's wavefronts when it comes, in turn with what the queues have; loads and stores of device memory wait for what their
+sub-partition sent to shared memory before. Copies past L1 ask for each line of theirs, in order: what their sub-partition has for the unit
+waits behind them, and what has been taken before goes on being served meanwhile. Products of warpgroups run on while their warps do
+something else, on the tensor core of each warp's sub-partition one after the other. A fence waits for what its warp has loaded and stored;
+a barrier for all warps of its block, or for as many as it says.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
 """
@@ -20,7 +22,7 @@ from __future__ import annotations
 import enum
 import heapq
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -28,8 +30,23 @@ from helpers.model.hardware import SUB_PARTITIONS
 from helpers.sim.code import time_limit
 from helpers.sim.counting.machine_code import Visit
 
-from .chip import Chip, at_work
-from .scheduled import AWAIT, BARRIER, COMMIT, COPY, LOAD, SCOREBOARDS, SHARED, STORE, VARIABLE, Scheduled
+from .chip import Chip
+from .scheduled import (
+    AWAIT,
+    BARRIER,
+    COMMIT,
+    COPY,
+    FENCE,
+    FENCED,
+    LOAD,
+    PRODUCT,
+    SCOREBOARDS,
+    SHARED,
+    STORE,
+    SUMS,
+    VARIABLE,
+    Scheduled,
+)  # fmt: skip
 
 _NEVER = float("inf")
 _UNIT = SUB_PARTITIONS  # the load/store unit, as a place where something happens next
@@ -50,6 +67,7 @@ class WarpState(enum.IntEnum):
     LG_THROTTLE = 8
     DISPATCH_STALL = 9
     NO_INSTRUCTION = 10
+    MEMBAR = 11
 
 
 WORDS = {state: state.name.lower().replace("_", " ") for state in WarpState}  # as its details page has them
@@ -57,7 +75,7 @@ WORDS = {state: state.name.lower().replace("_", " ") for state in WarpState}  # 
 # The same as plain numbers, for the inner loops.
 (
     _SELECTED, _NOT_SELECTED, _WAIT, _LONG_SCOREBOARD, _SHORT_SCOREBOARD, _BARRIER, _MATH_PIPE_THROTTLE, _MIO_THROTTLE, _LG_THROTTLE,
-    _DISPATCH_STALL, _NO_INSTRUCTION,
+    _DISPATCH_STALL, _NO_INSTRUCTION, _MEMBAR,
 ) = map(int, WarpState)  # fmt: skip
 
 
@@ -93,24 +111,27 @@ class Simulated:
 class _Warp:
     """base: when its next instruction may issue, by the last one's stall count. ready: by everything that is known; _NEVER while something
     is not. gate, queues: of its next instruction, see `_Gate`. free: when each scoreboard is; holding: how many hold it that have not
-    been served. groups: of copies [not yet served, when there, closed]. why: the state it is in until `ready`. misses: what it waits for
+    been served. groups: of copies [not yet served, when there, closed]. products: groups of them [when there, closed]. seen: when all that
+    it has loaded and stored is there. why: the state it is in until `ready`. misses: what it waits for
     first is its next line of code. held: dispatch stalls of its sub-partition before. throttled: what it was throttled by first, until
     when that lasts if it is known, and how many instructions of its sub-partition had `passed` there before. served: when the load/store
     unit may take its next shared load."""
 
     __slots__ = (
         "at_barrier", "base", "block", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "misses", "number",
-        "passed", "position", "queues", "ready", "served", "slow", "steps", "throttled", "throttled_until", "why",
+        "passed", "position", "products", "queues", "ready", "seen", "served", "slow", "steps", "throttled", "throttled_until", "why",
     )  # fmt: skip
 
     def __init__(self, steps, block: int, number: int, home: int):
         self.steps, self.block, self.number, self.home = steps, block, number, home
         self.position, self.line = 0, -1
         self.base = self.ready = self.last = self.held = self.fetched = 0.0
-        self.free = [0.0] * SCOREBOARDS
-        self.holding = [0] * SCOREBOARDS
-        self.slow = [False] * SCOREBOARDS
+        self.free = [0.0] * (SCOREBOARDS + 1)  # and FENCED
+        self.holding = [0] * (SCOREBOARDS + 1)
+        self.slow = [False] * (SCOREBOARDS + 1)
         self.groups: list[list] = []
+        self.products: list[list] = []
+        self.seen = 0.0
         self.at_barrier = self.queues = self.misses = False
         self.gate: str | None = None
         self.why = _WAIT
@@ -119,9 +140,16 @@ class _Warp:
         self.passed = 0
 
 
+def _waits_for(warp: _Warp, board: int) -> int:
+    """The state of a warp that waits for a scoreboard."""
+    if board == FENCED:
+        return _MEMBAR if warp.slow[board] else _LONG_SCOREBOARD
+    return _LONG_SCOREBOARD if warp.slow[board] else _SHORT_SCOREBOARD
+
+
 _EITHER = "fma"  # of two pipes
 _TENSOR = "tensor"
-_QUEUES = {SHARED: "queue.shared", LOAD: "queue.global", STORE: "queue.global", COPY: "queue.global"}  # by kind
+_QUEUES = {SHARED: "queue.shared", **dict.fromkeys((LOAD, STORE, COPY, FENCE), "queue.global")}  # by kind
 # What warps that wait for room there are in; elsewhere they wait for a pipe.
 _THROTTLES: dict[str | None, int] = {"queue.shared": _MIO_THROTTLE, "queue.global": _LG_THROTTLE}
 
@@ -180,10 +208,11 @@ class _Code:
 
 class Away(NamedTuple):
     """How far beyond L2 the lines are that somebody loads: cycles that every new one takes longer, and the part of them, evenly, that
-    nobody has fetched before and that takes `latency.streamed` longer."""
+    nobody has fetched before and that takes `latency.streamed` longer. own: cycles that those take longer in which it will store."""
 
     every: float = 0.0
     new: float = 0.0
+    own: float = 0.0
 
 
 NEAR = Away()
@@ -192,7 +221,7 @@ NEAR = Away()
 class Multiprocessor:
     """`resident` blocks, whose warps all take the way of `visits`. active: multiprocessors that work beside it, as a share of all.
     crowded: the part of `latency.crowd` that its loads wait where all of them work. fresh: index of a load or copy -> how often it wants a
-    line that its block has not asked for (see `BlockPath`): that is what is away.
+    line that its block has not asked for (see `BlockPath`): that is what is away. own: indices of loads of what it will store.
 
     marks: two numbers of issued instructions, between which the states are those of the steady loop. watched: keep what every warp does
     between the marks.
@@ -201,7 +230,7 @@ class Multiprocessor:
     def __init__(
         self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
         marks: tuple[int, int] | None = None, away: Away = NEAR, watched: bool = False, crowded: float = 1.0,
-        fresh: Mapping[int, float] | None = None,
+        fresh: Mapping[int, float] | None = None, own: Collection[int] = (),
     ):  # fmt: skip
         # Figures that are asked for all the time. (Where that is, comparisons stand in place of min and max, which take a quarter longer.)
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
@@ -223,14 +252,17 @@ class Multiprocessor:
         self.store_sector = chip.store_sector(active)
         self.l2_latency = chip["latency.l2"]
         crowd = chip["latency.crowd"] * min(1.0, active) * crowded
-        self.memory, self.every, self.fresh = chip["latency.l2"] + crowd, max(0.0, away.every - crowd), fresh or {}
+        self.memory, self.every = chip["latency.l2"] + crowd, max(0.0, away.every - crowd)
+        self.late = {index: self.every * part for index, part in (fresh or {}).items()} | dict.fromkeys(own, away.own)
         self.new, self.streamed, self.owed = away.new, max(0.0, chip["latency.streamed"] - away.every), 0.0
         self.address = chip["load_store.address"]
         self.under_way = chip["load_store.under_way"]
+        self.fence = chip["load_store.fence"]
         gates = [_gate(step, self.two_fma_pipes) for step in code]
         steps: list[list] = [[] for _ in range(warps)]
         for number, visit in enumerate(visits):
-            run = [(code[k], visit.costs.get(k), number, gates[k]) for k in range(visit.start, visit.end)]
+            what = {**visit.costs, **visit.barriers}
+            run = [(code[k], what.get(k), number, gates[k]) for k in range(visit.start, visit.end)]
             for warp in range(warps):
                 if visit.warps >> warp & 1:
                     steps[warp].extend(run)
@@ -240,7 +272,10 @@ class Multiprocessor:
             if steps[number]:
                 self.warps[place % SUB_PARTITIONS].append(_Warp(steps[number], block, number, place % SUB_PARTITIONS))
         self.living = [sum(map(bool, steps))] * resident
-        self.arrived: dict[int, list[tuple[_Warp, float]]] = defaultdict(list)
+        self.arrived: dict[tuple[int, int], list[tuple[_Warp | None, float]]] = defaultdict(list)  # by block and barrier; None: went on
+        self.partly: set[tuple[int, int]] = set()  # barriers that do not wait for all of the block
+        self.products = [0.0] * SUB_PARTITIONS  # until when the tensor core has some of warpgroups
+        self.sums = chip["tensor.warpgroup"]
         self.marks, self.watched = marks or (-1, -1), watched
         self.done = Simulated()
         self.code = _Code(chip)
@@ -248,19 +283,22 @@ class Multiprocessor:
         self.pipes = [dict.fromkeys(chip.busy, 0.0) | {"fmalite": 0.0} for _ in range(SUB_PARTITIONS)]
         self.banks = [[0.0, 0.0] for _ in range(SUB_PARTITIONS)]
         self.ports = [0.0] * SUB_PARTITIONS
-        self.unit = self.l2 = self.writes = self.barriers = 0.0
+        self.unit = self.writes = self.barriers = 0.0
+        self.l2 = self.share = 0.0  # until when this one's port is busy, and, if all of them go on so, L2
         self.held = [0.0] * SUB_PARTITIONS
         self.busy_until = [0.0] * SUB_PARTITIONS
         self.passed = [[0] * len(WarpState) for _ in range(SUB_PARTITIONS)]
-        self.l2_sector = at_work(chip["load_store.l2_sector_alone"], chip.l2_sector, active)
-        self.l2_request = at_work(chip["load_store.l2_request_alone"], chip["load_store.l2_request"], active)
+        # cycles of its own port, and of its share of L2
+        self.sector = chip["load_store.l2_sector_alone"], chip.l2_sector * min(1.0, active)
+        self.line = chip["load_store.l2_request_alone"], chip["load_store.l2_request"] * min(1.0, active)
+        self.copied = chip["copies.l2_alone"], chip["copies.l2"] * min(1.0, active)
+        self.burst = chip["load_store.burst"]
         self.queues: list[deque] = [deque() for _ in range(2 * SUB_PARTITIONS)]  # of shared memory, then of device memory
         self.turn = 0
         self.before_registers, self.before_loads = int(chip["copies.registers"]), int(chip["copies.loads"])
         self.backlog = chip["copies.backlog"]
         self.asking = self.stream = 0.0  # until when a copy past L1 asks for its lines; since when the unit is busy without one
         self.copy_unit, self.copy_request = chip["copies.unit"], chip["copies.request"]
-        self.copy_l2 = at_work(chip["copies.l2_alone"], chip["copies.l2"], active)
         self.arriving: list[tuple[float, float]] = []  # what copies bring into shared memory: (when it comes, cycles of the unit)
         self.wrote = False  # … was what the unit did last
         self.landed: dict[tuple, float] = {}  # what a block has asked L2 for -> when it is there
@@ -314,10 +352,12 @@ class Multiprocessor:
             ready, warp.why = warp.fetched, _NO_INSTRUCTION
         for board in step.waits:
             if warp.holding[board]:
-                ready, warp.why = _NEVER, _LONG_SCOREBOARD if warp.slow[board] else _SHORT_SCOREBOARD
+                ready, warp.why = _NEVER, _waits_for(warp, board)
                 break
             if (free := warp.free[board]) > ready:
-                ready, warp.why = free, _LONG_SCOREBOARD if warp.slow[board] else _SHORT_SCOREBOARD
+                ready, warp.why = free, _waits_for(warp, board)
+        if step.kind == SUMS and len(warp.products) > step.groups and (there := warp.products[-1 - step.groups][0]) > ready:
+            ready, warp.why = there, _LONG_SCOREBOARD
         if step.kind == AWAIT and len(warp.groups) > step.groups and ready != _NEVER:
             waiting, there, _ = warp.groups[len(warp.groups) - step.groups - 1]
             if waiting:
@@ -398,8 +438,8 @@ class Multiprocessor:
         chosen.last, chosen.base, chosen.why, chosen.held = at, at + step.stall + step.rejoins * self.rejoin, _WAIT, self.held[place]
         if chosen.position == len(chosen.steps):
             self._end(chosen, at)
-        elif step.kind == BARRIER:
-            self._arrive(chosen, at)
+        elif step.kind == BARRIER and (cost is not None or not step.named):
+            self._arrive(chosen, step, step.barrier if cost is None else cost, at)
         else:
             self._settle(chosen)
         self.held[place] += step.dispatch - 1
@@ -445,8 +485,10 @@ class Multiprocessor:
         kind = step.kind
         if kind == COMMIT:
             self._group(warp)[2] = True
+        elif kind == PRODUCT:
+            self._multiply(warp, step, at)
         elif kind in _QUEUES:
-            if cost is None and step.pipe != "mio":
+            if cost is None and step.pipe != "mio" and kind != FENCE:
                 return  # switched off by its guard
             group = None
             if kind == COPY:
@@ -464,12 +506,19 @@ class Multiprocessor:
             if (board := step.sources) >= 0 and at + 2 > warp.free[board]:
                 warp.free[board], warp.slow[board] = at + 2, False
 
+    def _multiply(self, warp: _Warp, step: Scheduled, at: float) -> None:
+        """Let the tensor core of a warp's sub-partition take its part of a warpgroup's product, behind those that it has."""
+        if not warp.products or warp.products[-1][1]:
+            warp.products.append([0.0, False])
+        self.products[warp.home] = max(self.products[warp.home], at) + step.latency
+        warp.products[-1][:] = self.products[warp.home] + self.sums, step.closes
+
     def _put(self, queue: deque, warp: _Warp, step: Scheduled, cost, visit: int, group, at: float) -> None:
         """Let an instruction wait for the load/store unit, and hold its scoreboards."""
-        for board in (step.result, step.sources):
+        for board in (step.result, step.sources, FENCED if step.kind == FENCE else -1):
             if board >= 0:
                 warp.holding[board] += 1
-                warp.slow[board] = step.slow
+                warp.slow[board] = step.slow or (step.kind == FENCE and board != FENCED)
         queue.append((at + self.enter, warp, step, cost, visit, group))
         self._look(at)
 
@@ -529,11 +578,14 @@ class Multiprocessor:
 
     # -- barriers and ends
 
-    def _arrive(self, warp: _Warp, at: float) -> None:
+    def _arrive(self, warp: _Warp, step: Scheduled, number: int, at: float) -> None:
         self.barriers = max(self.barriers, at) + self.arrival
-        warp.ready, warp.at_barrier = _NEVER, True
-        self.arrived[warp.block].append((warp, warp.base))
-        self._release(warp.block)
+        if not step.arrives:
+            warp.ready, warp.at_barrier = _NEVER, True
+        self.arrived[warp.block, number].append((None if step.arrives else warp, warp.base))
+        if step.arrives:
+            self._settle(warp)
+        self._release(warp.block, number, step.meets)
 
     def _end(self, warp: _Warp, at: float) -> None:
         self.warps[warp.home].remove(warp)
@@ -541,17 +593,23 @@ class Multiprocessor:
         self.done.cycles = max(self.done.cycles, at)
         warp.ready = _NEVER
         self.barriers = max(self.barriers, at)
-        self._release(warp.block)
+        for block, number in list(self.arrived):
+            if block == warp.block and (block, number) not in self.partly:
+                self._release(block, number, 0)
         time_limit.look()
 
-    def _release(self, block: int) -> None:
-        """Let the warps of a block go on if all of them have come that can."""
-        arrived = self.arrived[block]
-        if not arrived or len(arrived) < self.living[block]:
+    def _release(self, block: int, number: int, meets: int) -> None:
+        """Let the warps of a block go on if all of them have come to a barrier that can, or so many as it `meets`."""
+        arrived = self.arrived[block, number]
+        if meets:
+            self.partly.add((block, number))
+        if not arrived or len(arrived) < (meets or self.living[block]):
             return
-        self.arrived[block] = []
+        self.arrived[block, number] = []
         when = self.barriers + self.release
         for warp, base in arrived:
+            if warp is None:
+                continue
             warp.at_barrier = False
             self._settle(warp)
             if when > warp.ready:
@@ -617,6 +675,11 @@ class Multiprocessor:
             self.stream = now
         if step.kind == VARIABLE:
             taken, there = 0.0, begun + step.latency
+        elif step.kind == FENCE:
+            taken = self.request if step.slow else self.fence
+            there = (max(now, warp.seen) if step.slow else now) + step.latency
+            warp.holding[FENCED] -= 1
+            warp.free[FENCED] = there
         elif step.kind == SHARED:
             taken = max(self.request, cost.wavefronts * self.wavefront if cost is not None else 1.0)
             there = begun + step.latency + self.result * (taken - 1)
@@ -634,6 +697,8 @@ class Multiprocessor:
             taken, there = self._ask(step, cost, now)
         else:
             taken, there = self._load(warp, step, cost, visit, now, begun)
+        if step.kind in (LOAD, STORE) and there > warp.seen:
+            warp.seen = there
         self.unit = now + taken
         self.ports[number % SUB_PARTITIONS] = now + port
         if group is not None:
@@ -669,9 +734,9 @@ class Multiprocessor:
             when = self.landed.get(wanted)
             if when is None:
                 bringing = len(set(cost.bringers) - {-1})
-                port = max(cost.fetched * self.l2_sector, cost.asked * self.l2_request)
-                self.l2 = max(self.l2, now) + port * cost.warps / bringing
-                when = self.landed[wanted] = self.l2 + self.l2_latency if cost.local else self._from_afar(step)
+                part = cost.warps / bringing
+                sent = self._ask_l2(cost.fetched * part, cost.asked * part, self.line, now)
+                when = self.landed[wanted] = sent + self.l2_latency if cost.local else self._from_afar(step, sent)
             elif when > now + step.latency:
                 taken += self.under_way
             there = max(there, when)
@@ -684,15 +749,23 @@ class Multiprocessor:
         self.asking = now + cost.lookups * self.copy_request
         taken = max(self.copy_unit, self.asking - now - min(self.backlog, now - self.stream))
         self.stream = now + taken
-        self.l2 = max(self.l2, now) + max(cost.fetched * self.l2_sector, cost.asked * self.copy_l2)
-        return taken, max(self.asking + step.latency, self._from_afar(step, self.asking))
+        sent = self._ask_l2(cost.fetched, cost.asked, self.copied, now)
+        return taken, max(self.asking + step.latency, self._from_afar(step, max(sent, self.asking)))
 
-    def _from_afar(self, step: Scheduled, begun: float = 0.0) -> float:
-        """When a line is here that L2 is asked for now. Part of them, evenly, come from farther."""
+    def _ask_l2(self, sectors: float, lines: float, line: tuple[float, float], now: float) -> float:
+        """When L2 has sent so many sectors of so many lines, each of which takes `line`: by its own port, and by its share of L2, of which
+        it may be ahead for a while."""
+        own, all_of_it = (max(sectors * a, lines * b) for a, b in zip(self.sector, line, strict=True))
+        self.l2 = max(self.l2, now) + own
+        self.share = max(self.share, now - self.burst) + all_of_it
+        return max(self.l2, self.share)
+
+    def _from_afar(self, step: Scheduled, sent: float) -> float:
+        """When a line is here that L2 has sent then. Part of them, evenly, come from farther."""
         self.owed += self.new
         late = self.owed >= 1
         self.owed -= late
-        return max(begun, self.l2) + self.memory + late * self.streamed + self.every * self.fresh.get(step.index, 1.0)
+        return sent + self.memory + late * self.streamed + self.late.get(step.index, self.every)
 
     def _behind_copies(self, place: int) -> bool:
         """Do more copies past L1 wait than have read their registers? Whatever comes now waits for them, too."""

@@ -8,14 +8,17 @@ instruction of the warp.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from helpers.model.hardware import SUB_PARTITIONS
 from helpers.sim.code import elf
+from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.code.sass_operands import SassRegister
+from helpers.sim.counting.machine_code import ANY_BARRIER
 
 from .chip import Chip
 
@@ -36,7 +39,11 @@ REGISTER_BANKS = 2  # of the register file, since sm_70: even and odd registers;
     COMMIT,  # closes a group of copies
     AWAIT,  # waits for groups of copies
     BARRIER,
-) = range(9)
+    FENCE,  # its warp waits until others can see what it wrote
+    PRODUCT,  # wgmma: on the tensor core, while its warp goes on
+    SUMS,  # waits for groups of products
+) = range(12)
+FENCED = SCOREBOARDS  # as a scoreboard, what the instruction behind a FENCE waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,8 @@ class Scheduled:
     without. latency: cycles until the result, without waiting for a turn. words: of a memory access, per lane. groups: of copies
     that an AWAIT leaves under way. line: of the instruction cache. slow: its result comes from device memory. past_l1: it copies past L1.
     gives_way: other warps that can issue go first. dispatch: cycles until its sub-partition may issue the next one, of whatever warp.
-    rejoins: threads that have parted meet at it.
+    rejoins: threads that have parted meet at it. barrier: its number. meets: warps that it waits for, 0: all of the block. arrives: its
+    warp goes on at once. closes: it is the last of a group of products.
     """
 
     index: int
@@ -71,13 +79,31 @@ class Scheduled:
     gives_way: bool
     dispatch: float
     rejoins: bool = False
+    barrier: int = 0
+    meets: int = 0
+    arrives: bool = False
+    closes: bool = False
+
+    @property
+    def named(self) -> bool:
+        """Is it a barrier of which a path says the number, each time that it is executed?"""
+        return self.meets > 0 or self.barrier == ANY_BARRIER
 
 
 def scheduled(function: SassFunction, cubin: bytes, chip: Chip) -> tuple[Scheduled, ...]:
     """All instructions of a function, in order."""
     kept: dict[tuple[int, int], int] = {}
     words = zip(function.instructions, control_words(function.name, function.instructions, cubin), strict=True)
-    return tuple(_scheduled(i, control, kept, chip) for i, control in words)
+    found = [_scheduled(i, control, kept, chip) for i, control in words]
+    for before, (number, step) in zip(found, enumerate(found[1:], 1), strict=False):
+        if before.kind == FENCE:
+            found[number] = replace(step, waits=(*step.waits, FENCED))
+    return tuple(found)
+
+
+def copies_in_bulk(function: SassFunction) -> bool:
+    """Does it copy by TMA?"""
+    return any(i.name in _BULK for i in function.instructions)
 
 
 def control_words(symbol: str, instructions: Sequence[SassInstruction], cubin: bytes) -> list[int]:
@@ -97,11 +123,12 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
     kind, latency = (FIXED, 0.0) if switched_off else _way(i, control, chip)
     even, odd, all_even, all_odd = fetched(i, kept) if pipe in chip.busy else (0, 0, 0, 0)
     busy = chip.busy.get(pipe, 0.0)
-    if pipe == "tensor":
+    if pipe == "tensor" and kind != PRODUCT:
         busy = (matrix_cycles(i, chip) or (0.0,))[0]
     if pipe == "fmaheavy" and i.has("WIDE", "HI"):
         busy *= 2
     result, sources = control >> 46 & 7, control >> 49 & 7
+    numbers = [int(text, 16) if text.startswith("0x") else ANY_BARRIER for text in i.operands] if kind == BARRIER else [0]
     return Scheduled(
         index=i.index,
         kind=kind,
@@ -117,13 +144,17 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         all_odd=all_odd,
         latency=latency,
         words=max(1, i.width // 4) if i.row.space else 1,
-        groups=int(i.operands[1], 16) if kind == AWAIT and len(i.operands) > 1 and i.operands[1].startswith("0x") else 0,
+        groups=int(i.operands[1], 16) if kind in (AWAIT, SUMS) and len(i.operands) > 1 and i.operands[1].startswith("0x") else 0,
         line=i.address >> 7,
-        slow=kind in (LOAD, COPY, COMMIT, STORE),
+        slow=kind in (LOAD, COPY, COMMIT, STORE) or (kind == FENCE and not _of_block(i)),
         past_l1=kind == COPY and i.has("BYPASS"),
         gives_way=not control >> 45 & 1,
         dispatch=chip["dispatch.wide"] if i.name == "IMAD" and i.has("WIDE") else 1.0,
         rejoins=i.name == "BSYNC" and not switched_off,
+        barrier=numbers[0] if numbers else ANY_BARRIER,
+        meets=numbers[1] // WARP if len(numbers) > 1 else 0,
+        arrives=kind == BARRIER and i.has("ARV"),
+        closes=kind == PRODUCT and _GROUP in i.operands,
     )
 
 
@@ -134,6 +165,11 @@ def matrix_cycles(i: SassInstruction, chip: Chip) -> tuple[float, float] | None:
     """How long a matrix instruction of a warp keeps its sub-partition's tensor core, and how long it would at the peak rate; None where
     that is not known: of warpgroups, of types that gpus.toml has no rate for."""
     shape = next((size for name, size in MATRIX_SHAPES.items() if i.has(name)), None)
+    if found := next(filter(None, map(_OF_WARPGROUP.fullmatch, i.modifiers)), None):
+        m, n, k = map(int, found.groups())
+        kind = "float8" if i.name == "QGMMA" else "tf32" if i.has("TF32") else "bfloat16" if i.has("BF16") else "float16"
+        rate = chip.gpu.tensor_fmas(kind) if i.name in _GMMA and not i.has("SP") else 0
+        return (m * n * k / rate,) * 2 if rate else None
     rate = chip.gpu.tensor_fmas("tf32" if i.has("TF32") else "bfloat16" if i.has("BF16") else "float16")
     if i.name != "HMMA" or shape is None or not rate:
         return None
@@ -141,9 +177,22 @@ def matrix_cycles(i: SassInstruction, chip: Chip) -> tuple[float, float] | None:
     return ideal + (chip["tensor.synchronous"] if chip.gpu.capability.name == "9.0" else 0.0), ideal
 
 
+_OF_WARPGROUP = re.compile(r"(\d+)x(\d+)x(\d+)")  # multiply-adds of a warpgroup: four warps, one for each sub-partition
+_GMMA = "HGMMA", "QGMMA"
+_GROUP = "gsb0"
+_FENCES = "MEMBAR", "FENCE"  # FENCE: for whoever reads shared memory asynchronously
+_BULK = "UTMALDG", "UBLKCP"
+
+
 def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:
     """(kind, latency)."""
     row = i.row
+    if i.name in _GMMA:
+        return PRODUCT, (matrix_cycles(i, chip) or (0.0,))[0]
+    if i.name == "WARPGROUP" and i.has("DEPBAR"):
+        return SUMS, 0.0
+    if i.name in _FENCES:
+        return FENCE, chip["latency.fence_of_block" if _of_block(i) else "latency.fence"]
     if row.op == "ldmatrix":
         return SHARED, chip["latency.matrix"]
     if row.space == "shared":
@@ -161,8 +210,13 @@ def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:
     return VARIABLE, chip[f"latency.{_LATENCY_BY_NAME.get(i.name) or _LATENCY_BY_PIPE.get(row.pipe, 'other')}"]
 
 
+def _of_block(fence: SassInstruction) -> bool:
+    """Is it a fence for the threads of a block, or for one's own asynchronous reads?"""
+    return fence.name == "FENCE" or fence.has("CTA")
+
+
 _LATENCY_BY_NAME = dict.fromkeys(("LDC", "ULDC", "LDCU"), "constant") | {"S2UR": "uniform"}
-_LATENCY_BY_PIPE = {"xu": "special", "fp64": "double", "movm": "shuffle"}
+_LATENCY_BY_PIPE = {"xu": "special", "fp64": "double"}
 _BY_NAME = {"BAR": BARRIER, "LDGDEPBAR": COMMIT, "DEPBAR": AWAIT}
 
 

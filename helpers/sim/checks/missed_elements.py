@@ -17,7 +17,7 @@ OVERFLOWED = (
 )
 BELOW_ZERO = (
     "Is the index an unsigned int? Below 0 that goes on at 4294967295, and it would be {0} here. "
-    "Compare before you subtract, or compute it in int."
+    "Compare before you subtract, or compute it in int. (An unsigned division by 0 gives 4294967295, too.)"
 )
 
 

@@ -114,8 +114,8 @@ class SassOpcode:
     How it is counted (see `counting.names`): executed_as, tensor, thread_op complete the names of Nsight Compute's counters of
     executed instructions, of the tensor cores' parts (beside the whole; measured on an H200), and of threads. per_thread:
     what is counted per thread, under a counter or not. meets: a barrier of the block.
-    pipe: where it executes: 'fma' (either of its halves), 'fmaheavy', 'alu', 'xu', 'fp64', 'half', 'tensor', 'movm' (which transposes
-    matrices), 'mio' (a queue of shared memory's without an access), or '' for what takes none that others wait for.
+    pipe: where it executes: 'fma' (either of its halves), 'fmaheavy', 'alu', 'xu', 'fp64', 'half', 'tensor', 'mio' (the queue and the
+    unit of shared memory, without an access), or '' for what takes none that others wait for.
     """
 
     name: str
@@ -183,8 +183,7 @@ _ROWS = (
     *_all("BSSY BREAK", results="none", convergence=True, pipe=""),
     SassOpcode("BMOV", convergence=True, pipe=""),
     # What is the same for a warp, and what other warps or units are asked for.
-    SassOpcode("SHFL", pipe="mio"),
-    SassOpcode("MOVM", pipe="movm"),
+    *_all("SHFL MOVM", pipe="mio"),
     *_all("S2R S2UR R2UR", pipe=""),
     # Predicates.
     *_all("ISETP FSETP HSETP2 PLOP3", results="predicates", most_predicates=2),

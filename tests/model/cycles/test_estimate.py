@@ -5,6 +5,7 @@ Tests of: helpers.course.validate, helpers.model.cycles.scheduled
 
 import math
 import tomllib
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from helpers.model.cycles.multiprocessor import WORDS, WarpState
 from helpers.run import gemm, kernel
 from helpers.run.gpu import event_timing
 from helpers.sim.counting.machine_code import Visit
+from tests.sim.counting.machine_code.test_block_paths import HANDS_ON
 
 H200 = hardware.gpu("H200 SXM")
 
@@ -41,6 +43,74 @@ def test_the_main_loop_is_the_repetition_with_the_most_instructions():
     assert main_loop(visits("abcdef")) is None
     in_turn = main_loop(visits("a" + "bcdbdebce" * 5 + "f"))  # three stages, and a branch for two of them each
     assert (in_turn.first, in_turn.length, in_turn.trips, in_turn.size, in_turn.period) == (1, 9, 4, 90, 3)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_warps_that_hand_on_at_named_barriers_have_a_time(stages):
+    """Both go round as often, also where the loop of one is unrolled; who has a second stage does not wait for the first one."""
+    made = kernel.compile(HANDS_ON.replace("STAGES", str(stages)))
+    run = made.launch(1, 64, [np.zeros(64 * 32, np.float32), np.zeros(32, np.float32), 64], on="cpu")
+    found, why = estimate(run, H200)
+    assert found is not None, why
+    one_after_the_other, at_once = 780, 640  # a load from L2, its way through shared memory, and 32 loads from there
+    assert found.per_trip == pytest.approx(one_after_the_other if stages == 1 else at_once, rel=0.1)
+    assert found.states[WarpState.BARRIER] > 0.25
+
+
+def test_warps_that_would_wait_for_ever_have_no_time_by_cycles():
+    """Which barrier the producers come to is told by data, here."""
+    made = kernel.compile(HANDS_ON.replace("STAGES", "2").replace("come(1 + s)", "come(int(x[0]) + s)", 1))
+    run = made.launch(1, 64, [np.ones(64 * 32, np.float32), np.zeros(32, np.float32), 64], on="cpu")
+    found, why = estimate(run, H200)
+    assert found is None and "wait for each other at barriers" in why
+
+
+def test_loops_of_other_warps_go_round_with_the_main_loop():
+    def visits(text, warps, **barriers):
+        return [Visit(10 * "abcdef".index(c), 10 * "abcdef".index(c) + 10, warps, {}, barriers) for c in text]
+
+    consumes, produces = visits("b" * 33, 2, at=1), visits("a", 1) + visits("c" * 9, 1, at=1)
+    loop = main_loop(consumes + produces)
+    assert (loop.trips, [(each.trips, each.often) for each in loop.beside]) == (32, [(8, Fraction(1, 4))])
+    assert loop.size == 10 + 10 / 4
+    assert not main_loop(consumes + visits("c" * 9, 2, at=1)).beside, "the same warps"
+    assert not main_loop(consumes + visits("c" * 9, 1)).beside, "they do not meet"
+
+
+GROUPS = """
+__global__ void __launch_bounds__(128) multiply(const unsigned* x, float* y, int n) {
+    __shared__ alignas(1024) unsigned tile[2048];
+    const unsigned at = (unsigned)__cvta_generic_to_shared(tile);
+    const unsigned long long where = (at & 0x3ffff) >> 4 | 8ull << 16 | 16ull << 32;
+    float c[4] = {};
+    #pragma unroll 1
+    for (int t = 0; t < n; t++) {
+        for (int k = 0; k < 8; k++) tile[128 * k + threadIdx.x] = x[1024 * t + 128 * k + threadIdx.x];
+        __syncthreads();
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        for (int k = 0; k < EACH; k++)
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %4, p, 1, 1, 0, 0; }"
+                         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "l"(where));
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        __syncthreads();
+    }
+    for (int k = 0; k < 4; k++) y[4 * threadIdx.x + k] = c[k];
+}"""
+
+
+def test_products_of_warpgroups_that_wait_for_no_bulk_copy_have_a_time():
+    """Eight products more take as much longer as tensor cores have to multiply."""
+    per_trip = []
+    for each in (8, 16):
+        made = kernel.compile(GROUPS.replace("EACH", str(each)), arch="sm_90a")
+        run = made.launch(1, 128, [np.zeros(16 * 1024, np.uint32), np.zeros(512, np.float32), 16], on="cpu", findings=False)
+        found, why = estimate(run, H200)
+        assert found is not None, why
+        per_trip.append(found.per_trip)
+    assert per_trip[1] - per_trip[0] == pytest.approx(8 * 64 * 8 * 16 / H200.tensor_fmas("float16"), rel=0.3)
+    assert per_trip[0] > chip(H200)["latency.l2"] + chip(H200)["tensor.warpgroup"]
 
 
 @pytest.fixture(scope="module")

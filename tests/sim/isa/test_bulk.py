@@ -148,6 +148,12 @@ def test_a_copy_outside_is_worded_as_any_access(given, at, where):
     assert re.match(rf"line 7: A bulk copy of 32 bytes {where}\. The hardware stops here\.", stopped.value.message)
 
 
+def test_a_copy_from_between_16_bytes_says_of_what():
+    with pytest.raises(helpers.RunError, match=r"address 0x[0-9a-f]+ \(byte 4 of a\), which is not a multiple of 16") as caught:
+        helpers.compile(OF_16_BYTES).launch(1, 32, [np.zeros(64, np.float32), np.zeros(32, np.float32), 1], on="cpu")
+    assert [finding.kind for finding in caught.value.findings] == ["misaligned"]
+
+
 def test_a_copy_through_a_null_pointer_is_told_as_that():
     with pytest.raises(helpers.RunError, match="A bulk copy of 32 bytes through a null pointer"):
         helpers.compile(OF_16_BYTES).launch(1, 32, [None, np.zeros(32, np.float32), 0], on="cpu")

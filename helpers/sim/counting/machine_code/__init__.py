@@ -25,11 +25,12 @@ of the launch; `steady` jumps over trips, by the `changes` of each instruction's
 block stores to.
 """
 
-from .block_paths import SECTOR, AccessCost, BlockPath, Visit, block_path, lookup_cycles
+from .block_paths import ANY_BARRIER, SECTOR, AccessCost, BlockPath, Visit, block_path, lookup_cycles
 from .counts import InstructionCounts, counters, instruction_counts, refine
 from .stored_tiles import StoredMatrix, stored_elements, stored_tiles
 
 __all__ = [
+    "ANY_BARRIER",
     "SECTOR",
     "AccessCost",
     "BlockPath",

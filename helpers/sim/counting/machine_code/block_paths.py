@@ -16,7 +16,7 @@ import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sass import SassFunction, SassInstruction
-from helpers.sim.code.sass_operands import SassAddress
+from helpers.sim.code.sass_operands import SassAddress, SassRegister
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import rules
 
@@ -26,6 +26,7 @@ from .execute import SliceRun
 from .values import LOW, CannotTell
 
 LINE, SECTOR = 128, 32  # bytes
+ANY_BARRIER = -1  # one whose number is not known
 _TAGS_PER_CYCLE = 4  # of the L1 cache
 _WORD = 4  # bytes
 _LOCAL_WORDS = 1 << 20  # of a lane, more than there are
@@ -60,13 +61,15 @@ class AccessCost:
 class Visit:
     """Warps (a bit each) that execute the instructions [start, end), and what those that reach memory cost, by index.
 
-    A memory instruction without a cost was switched off by its guard, or stores to where data say.
+    A memory instruction without a cost was switched off by its guard, or stores to where data say. barriers: numbers of those that
+    wait for so many threads, or have it in a register, by index, ANY_BARRIER where it is not known; one without was switched off, too.
     """
 
     start: int
     end: int
     warps: int
     costs: Mapping[int, AccessCost]
+    barriers: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def instructions(self) -> int:
@@ -79,7 +82,8 @@ class BlockPath:
     """What one block executes: `visits` in order. function: the code they are indices of. warps: of the block. usual: it is told for
     numbers that no division, root or reciprocal has a way of its own for. by_data: it loads from where data say, which are not known:
     nobody has fetched that before then. new: index of a load or copy from device memory -> how often, of all times that a warp executes
-    it, it wants a line of which the block wanted nothing before."""
+    it, it wants a line of which the block wanted nothing before. own: indices of loads that want only lines in which the block stores: C,
+    where a product adds to it."""
 
     function: SassFunction
     visits: tuple[Visit, ...]
@@ -87,6 +91,7 @@ class BlockPath:
     usual: bool = False
     by_data: bool = False
     new: Mapping[int, float] = field(default_factory=dict)
+    own: frozenset[int] = frozenset()
 
 
 class PathRun(SliceRun):
@@ -103,17 +108,21 @@ class PathRun(SliceRun):
         self.present: OrderedDict[int, None] = OrderedDict()  # sectors in L1, the latest last
         self.lines: set[int] = set()  # of device memory
         self.new: dict[int, list[int]] = {}  # index -> warps that wanted a new line, and all
+        self.wanted: dict[int, set[int]] = {}  # index of a load -> lines
+        self.stored: set[int] = set()  # lines
         self.times: dict[int, int] = {}
         self.latest: dict[int, AccessCost] = {}
         self.costs_now: dict[int, AccessCost] = {}
+        self.barriers_now: dict[int, int] = {}
         self.kept: list[tuple[SassInstruction, AccessCost, np.ndarray]] = []  # accesses to local memory in this visit
 
     def execute(self, part):
         block = self.program.block_of[part.pc]
         arrived = np.ones((1, 1, 1, self.lanes), bool) if part.mask is None else part.mask
         rows = self.by_warp(arrived).any(axis=-1).reshape(-1)
-        self.costs_now = {}
-        self.visits.append(Visit(block.start, block.end, sum(1 << k for k, on in enumerate(rows) if on), self.costs_now))
+        self.costs_now, self.barriers_now = {}, {}
+        warps = sum(1 << k for k, on in enumerate(rows) if on)
+        self.visits.append(Visit(block.start, block.end, warps, self.costs_now, self.barriers_now))
         super().execute(part)
         self._reload()
 
@@ -126,6 +135,15 @@ class PathRun(SliceRun):
         bringers = _each_for_itself(taking_part)
         lookups = max(1.0, each / _TAGS_PER_CYCLE)
         self.costs_now[i.index] = AccessCost(max(1, int(taking_part.sum())), 0.0, lookups, each, each, bringers, each)
+
+    def perform(self, i, mask):
+        super().perform(i, mask)
+        if i.row.meets and _is_named(i):
+            number = self.read(i.sources[0])
+            everywhere = np.broadcast_to(ANY_BARRIER if number is None else number, (1, 1, 1, self.lanes)).reshape(-1)
+            found = set(everywhere[self._active(self.mask)].tolist())
+            if found:
+                self.barriers_now[i.index] = found.pop() if len(found) == 1 else ANY_BARRIER
 
     def add(self, i, cost, times: int = 1):
         super().add(i, cost, times)
@@ -144,6 +162,8 @@ class PathRun(SliceRun):
                 self._local(i, places[-1], found)
             elif space == "global" and i.row.op in ("ld", "cp.async"):
                 found = self._load(i, places, warps, found)
+            elif space == "global":
+                self.stored.update((self._rows(places[-1]) // LINE).ravel().tolist())
         self.costs_now[index] = self.latest[index] = found
 
     def _rows(self, place) -> np.ndarray:
@@ -181,6 +201,7 @@ class PathRun(SliceRun):
         known[0] += sum(not lines <= all_of_it for lines in wanted)
         known[1] += sum(map(bool, wanted))
         all_of_it.update(*wanted)
+        self.wanted.setdefault(index, set()).update(*wanted)
 
     def _local(self, i, place, found: AccessCost) -> None:
         """Note an access to spilled registers, or to an array that has no register: a word of all lanes lies in a line of its warp."""
@@ -227,6 +248,11 @@ class PathRun(SliceRun):
         while len(self.present) > self.cached:
             self.present.popitem(last=False)
         return bringers, fetched, asked
+
+
+def _is_named(i: SassInstruction) -> bool:
+    """Is it a barrier of so many threads, or one whose number is in a register?"""
+    return len(i.sources) > 1 or (bool(i.sources) and isinstance(i.sources[0], SassRegister))
 
 
 def _each_for_itself(taking_part: np.ndarray) -> tuple[int, ...]:
@@ -291,4 +317,5 @@ def _path(compiled, grid, block, args, index: int, cached: int, usual: bool, sca
     except CannotTell as reason:
         return None, str(reason)
     new = {index: part / (every or 1) for index, (part, every) in run.new.items()}
-    return BlockPath(program.function, tuple(run.visits), run.lanes // WARP, usual, run.by_data, new), ""
+    own = frozenset(index for index, lines in run.wanted.items() if lines <= run.stored)
+    return BlockPath(program.function, tuple(run.visits), run.lanes // WARP, usual, run.by_data, new, own), ""

@@ -71,8 +71,9 @@ class Slice:
         self.heads = {i.target for i in self.instructions if i.name == "BRA" and i.target is not None and i.target <= i.index}
         # An entry sets R1 once or twice at its beginning; a function with a frame of its own moves it again.
         self.fixed_stack = sum("R1" in i.writes for i in self.instructions) <= 2
-        # A store through a generic address may change what a spilled value was.
-        self.private_stack = not any(i.row.space == "generic" and i.row.op != "ld" for i in self.instructions)
+        # A store through a generic address may change what a spilled value was, if somebody has made an address of its place.
+        pointed = any("R1" in i.reads and "R1" not in i.writes and i.name not in ("LDL", "STL") for i in self.instructions)
+        self.private_stack = not pointed or not any(i.row.space == "generic" and i.row.op != "ld" for i in self.instructions)
         # Instructions that store or load less than a word of the stack: of a word that is also stored whole, and of one in parts that
         # nobody here follows.
         places = {i.index: self._place(i) for i in self.instructions if i.name in ("LDL", "STL")}
@@ -118,6 +119,8 @@ class Slice:
             return i.reads
         if self.stored:
             return frozenset([*i.addressing, *registers_of(i.predicate)]) if stores_results(i) else None
+        if self.accesses and i.row.meets:
+            return i.reads  # which barrier it is
         if i.row.per_thread and i.predicate is not None:
             return frozenset(registers_of(i.predicate))
         if self.accesses and i.row.space:

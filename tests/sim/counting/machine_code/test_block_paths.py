@@ -149,3 +149,56 @@ def test_what_a_block_keeps_in_local_memory_misses_l1_where_it_has_no_room(room,
     assert len(loads) > 200 and all(cost.local and cost.sectors == 4 for cost in loads)
     assert {cost.fetched for cost in loads[45:]} == {missing}
     assert {cost.bringers for cost in loads[45:]} == {(0, 1) if missing else (-1, -1)}
+
+
+def test_loads_of_what_a_block_stores_are_told_apart():
+    """C where a product adds to it: the launch before has stored it."""
+    compiled = compile_kernel("""__global__ void add(const float* x, float* y, int n) {
+        float sum = 0;
+        for (int i = 0; i < n; i++) sum += x[32 * i + threadIdx.x];
+        y[threadIdx.x] += sum;
+    }""").compiled
+    path, why = block_path(compiled, (1, 1, 1), (32, 1, 1), (np.zeros(256, np.float32), np.zeros(32, np.float32), np.int32(8)), 0, 1 << 10)
+    assert path is not None, why
+    loads = [i.index for i in path.function.instructions if i.name == "LDG"]
+    assert path.own == {loads[-1]} and len(loads) > 1
+
+
+HANDS_ON = """__device__ void wait(int number) { asm volatile("bar.sync %0, 64;" :: "r"(number) : "memory"); }
+__device__ void come(int number) { asm volatile("bar.arrive %0, 64;" :: "r"(number) : "memory"); }
+__global__ void hand_on(const float* x, float* y, int n) {
+    __shared__ float stage[STAGES][32];
+    const int lane = threadIdx.x % 32;
+    float sum = 0;
+    if (threadIdx.x < 32)
+        for (int t = 0; t < n; t++) {
+            const int s = t % STAGES;
+            if (t >= STAGES) wait(1 + STAGES + s);
+            stage[s][lane] = x[32 * t + lane];
+            come(1 + s);
+        }
+    else {
+        for (int t = 0; t < n; t++) {
+            const int s = t % STAGES;
+            wait(1 + s);
+            for (int k = 0; k < 32; k++) sum += stage[s][k] * (k + lane);
+            come(1 + STAGES + s);
+        }
+        y[lane] = sum;
+    }
+}"""
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_a_path_has_the_numbers_of_named_barriers_as_they_are_executed(stages):
+    """A warp that hands on waits for no stage that is still empty: its guard switches that barrier off."""
+    trips = 8
+    compiled = compile_kernel(HANDS_ON.replace("STAGES", str(stages))).compiled
+    given = (np.zeros(32 * trips, np.float32), np.zeros(32, np.float32), np.int32(trips))
+    path, why = block_path(compiled, (1, 1, 1), (64, 1, 1), given, 0, 1 << 10)
+    assert path is not None, why
+    for bit, waits in ((1, range(1 + stages, 1 + 2 * stages)), (2, range(1, 1 + stages))):
+        met = [(k, number) for visit in path.visits if visit.warps == bit for k, number in sorted(visit.barriers.items())]
+        syncs = [number for k, number in met if path.function.instructions[k].has("SYNC")]
+        assert syncs == [waits[t % stages] for t in range(trips - stages if bit == 1 else trips)]
+        assert len(met) - len(syncs) == trips, "it comes to as many"
