@@ -46,7 +46,7 @@ from .scheduled import (
     SUMS,
     VARIABLE,
     Scheduled,
-)  # fmt: skip
+)
 
 _NEVER = float("inf")
 _UNIT = SUB_PARTITIONS  # the load/store unit, as a place where something happens next

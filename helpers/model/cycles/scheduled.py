@@ -152,7 +152,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         dispatch=chip["dispatch.wide"] if i.name == "IMAD" and i.has("WIDE") else 1.0,
         rejoins=i.name == "BSYNC" and not switched_off,
         barrier=numbers[0] if numbers else ANY_BARRIER,
-        meets=numbers[1] // WARP if len(numbers) > 1 else 0,
+        meets=max(0, numbers[1] // WARP) if len(numbers) > 1 else 0,
         arrives=kind == BARRIER and i.has("ARV"),
         closes=kind == PRODUCT and _GROUP in i.operands,
     )

@@ -57,6 +57,20 @@ def test_warps_that_hand_on_at_named_barriers_have_a_time(stages):
     assert found.states[WarpState.BARRIER] > 0.25
 
 
+def test_a_barrier_of_a_number_of_threads_in_a_register_waits_for_all_of_the_block():
+    made = kernel.compile("""__global__ void k(float* y, int n, int threads) {
+        float x = y[threadIdx.x];
+        for (int t = 0; t < n; t++) {
+            if (threadIdx.x >= 32) for (int i = 0; i < 64; i++) x = x * x + t;
+            asm volatile("bar.sync 1, %0;" :: "r"(threads) : "memory");
+        }
+        y[threadIdx.x] = x;
+    }""")
+    found, why = estimate(made.launch(1, 64, [np.zeros(64, np.float32), 32, 64], on="cpu"), H200)
+    assert found is not None, why
+    assert found.states[WarpState.BARRIER] > 0.3, "half of its warps wait for the others"
+
+
 def test_warps_that_would_wait_for_ever_have_no_time_by_cycles():
     """Which barrier the producers come to is told by data, here."""
     made = kernel.compile(HANDS_ON.replace("STAGES", "2").replace("come(1 + s)", "come(int(x[0]) + s)", 1))

@@ -28,7 +28,7 @@ from helpers.model.cycles.scheduled import (
     SUMS,
     VARIABLE,
     Scheduled,
-)  # fmt: skip
+)
 from helpers.sim.code.sass_opcodes import opcode_row
 from helpers.sim.counting.machine_code import AccessCost, Visit
 
