@@ -111,11 +111,11 @@ class Problem:
     def ldc(self) -> int:
         return self.stored[2].pitch
 
-    def shallow(self, k: int) -> Problem:
-        """The same with so many elements of K, and matrices whose leading dimensions are what they are."""
-        some = replace(self, k=k)
-        (a, b, _), (of_a, of_b, _) = self.stored, some.stored
-        return replace(some, pad_a=some.pad_a + a.pitch - of_a.pitch, pad_b=some.pad_b + b.pitch - of_b.pitch)
+    def shallow(self, k: int, m: int | None = None) -> Problem:
+        """The same with so many elements of K, and rows of C if `m` says so, and matrices whose leading dimensions are what they are."""
+        some = replace(self, k=k, m=self.m if m is None else m)
+        a, b, c = (whole.pitch - part.pitch for whole, part in zip(self.stored, some.stored, strict=True))
+        return replace(some, pad_a=some.pad_a + a, pad_b=some.pad_b + b, pad_c=some.pad_c + c)
 
     def meant(self, a: Any, b: Any) -> tuple[Any, Any]:
         """A [batch, m, k] and B [batch, k, n] as the product has them: views of the arrays in which they are stored, without padding."""

@@ -29,6 +29,7 @@ _COUNTED_WHOLE = 1 << 30  # operations of a product up to which all blocks of a 
 CHECKED_WALK, _COUNTED_WALK, _VERIFIED_WALK = 3, 2, 1  # tiles that each block of a persistent kernel computes, about
 _SECONDS_TO_COUNT = 300.0  # that one cluster of a larger one may take
 _SHORT = 128  # elements of K whose tiles say all about how a kernel loads
+_LOW = 1024  # rows of C that do; a multiple of every tile's
 
 
 @explained
@@ -120,12 +121,13 @@ def _of_product(done: Run, problem: Problem, shape: Geometry, arrays, given: Lau
 
 
 def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
-    """The global accesses of four warps of the middle block, in the first rounds of their loops, on made-up data."""
-    middle = math.prod(geometry(kernel).grid(problem.m, problem.n, problem.batch)) // 2
+    """The global accesses of four warps of the middle block, in the first rounds of their loops, on made-up data: of a product of fewer
+    rows, since whole matrices would have to be made first, which end as theirs do."""
+    rows = problem.m % _LOW + _LOW if problem.m > 2 * _LOW and problem.batch == 1 else problem.m
+    middle = math.prod(geometry(kernel).grid(rows, problem.n, problem.batch)) // 2
     seen = TraceFilter(blocks={middle}, warps={0, 1, 2, 3}, iterations=range(4), spaces={"global"})
-    short = min(problem.k, _SHORT)
-    some = problem.shallow(short)  # the rows stay as far apart as they are
-    return run(kernel, some, on="cpu", arrays=problem.zeros(), blocks=[middle], trace=seen, counters=False, findings=False).trace
+    some = problem.shallow(min(problem.k, _SHORT), rows)  # the rows stay as far apart as they are
+    return run(kernel, some, on="cpu", arrays=some.zeros(), blocks=[middle], trace=seen, counters=False, findings=False).trace
 
 
 def _stages(kernel: Kernel, problem: Problem, k: int) -> Trace:

@@ -898,3 +898,15 @@ def test_a_tile_shape_that_is_too_small_hides_no_tile_that_is_left_out():
     shape = re.search(r"tile_shape\[\] = \{(\w+), (\w+)\}", halved)
     report = gemm.check(helpers.compile(halved.replace(shape[0], f"tile_shape[] = {{{shape[1]} / 2, {shape[2]}}}")), on="cpu", seed=1)
     assert not report.correct, str(report)
+
+
+@pytest.mark.parametrize("slug", ["coalesced", "vectorized"])
+@pytest.mark.parametrize("m", [2304, 2305])
+def test_how_a_kernel_loads_is_told_by_a_product_of_fewer_rows(slug, m, monkeypatch):
+    """Whole matrices would have to be made: half of a second at 4096."""
+    run = gemm.count(helpers.reference(slug), Problem(m, 96, 200))
+    few = run.first_tiles()
+    monkeypatch.setattr(product_runs, "_LOW", m)
+    whole = run.first_tiles()
+    assert len(few.accesses) == len(whole.accesses) > 0
+    assert np.array_equal(few.addresses % 128, whole.addresses % 128)

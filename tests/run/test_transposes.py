@@ -127,6 +127,8 @@ def test_a_problem_that_is_less_deep_has_the_same_leading_dimensions():
         case = Problem(30, 20, 500, pad_a=1, pad_b=2, transa=transa, transb=transb)
         some = case.shallow(64)
         assert (some.k, some.lda, some.ldb) == (64, case.lda, case.ldb)
+        low = case.shallow(64, 8)
+        assert (low.m, low.k, low.lda, low.ldb, low.ldc) == (8, 64, case.lda, case.ldb, case.ldc)
     scaled = Problem(30, 20, 500, dtype="float8_e4m3", scale_block=(1, 128, 128))
     assert scaled.transb and scaled.ldb == 512 and scaled.shallow(64).ldb == 512
 
