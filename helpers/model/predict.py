@@ -601,7 +601,7 @@ def _quantised(blocks: int, sms: int) -> float:
 
 def _by_share(states: Mapping[WarpState, float]) -> dict[str, float]:
     """By Nsight Compute's names, largest first, without those that are 0."""
-    return {WORDS[state]: value for state, value in sorted(states.items(), key=lambda item: -item[1]) if value}
+    return {WORDS[state]: float(value) for state, value in sorted(states.items(), key=lambda item: -item[1]) if value}
 
 
 @functools.cache

@@ -440,7 +440,7 @@ def _run_chunks(launch: Launch, chosen, wanted: int, progress) -> None:
             continue
         clock = launch.clock
         if piece is not None and clock.seconds is not None and clock.elapsed() > clock.seconds:  # chunks too short to look themselves
-            endless.out_of_budget(launch.program, launch.findings, f"{clock.seconds:g} seconds", launch.program.line)
+            endless.out_of_budget(launch.program, launch.findings, f"{clock.seconds:.3g} seconds", launch.program.line)
         if progress is not None:
             progress(done, wanted)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from helpers.errors import CourseError, statement_line
+from helpers.errors import CourseError, plural, statement_line
 from helpers.model import hardware
 from helpers.model.cycles.estimate import Watched, watched
 from helpers.model.cycles.multiprocessor import WORDS, Spell, WarpState
@@ -113,7 +113,9 @@ def cycles_of_warps(run, *, ax, gpu=DEFAULT_GPU, window: int = WINDOWS[1], sub_p
     heading(ax, title, detail=f"predicted for {gpu}, {what}, {blocks} of {seen.warps} warps on a multiprocessor")
     every = total.sum()
     largest = sorted(((total[state] / every, WORDS[state]) for state in present), reverse=True)
-    return f"{title}. {len(warps)} warps. Predicted for {gpu}. " + ", ".join(f"{word} {share:.0%}" for share, word in largest) + "."
+    return (
+        f"{title}. {plural(len(warps), 'warp')}. Predicted for {gpu}. " + ", ".join(f"{word} {share:.0%}" for share, word in largest) + "."
+    )
 
 
 def of_statement(run, seen: Watched) -> dict[int, int | None]:

@@ -48,7 +48,7 @@ _THRASHED = 4  # with a quarter more than L2 has room for, nothing is there when
 _L1 = 28 << 10  # bytes of L1 that shared memory never takes
 _REMEMBERED = 64
 _TOO_LONG = "one block takes too many instructions"
-_STUCK = "its warps wait for each other at barriers whose order it does not know"
+_STUCK = "its warps seem to wait for each other at barriers for ever (check() says whether they do)"
 _MOST_BARRIERS = 16
 
 

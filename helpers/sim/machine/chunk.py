@@ -191,7 +191,7 @@ class Chunk(Lanes):
         if clock.steps is not None and clock.used > clock.steps:
             self._endless(f"{clock.steps} steps", block)
         if clock.seconds is not None and clock.elapsed() > clock.seconds:
-            self._endless(f"{clock.seconds:g} seconds", block)
+            self._endless(f"{clock.seconds:.3g} seconds", block)
         if self.polls <= (BRIEFLY if self.launch.briefly else PATIENCE):
             return False
         if self._others_could_run():
@@ -482,7 +482,8 @@ class Chunk(Lanes):
         vote: (how, register of the result, register of the predicate) of a barrier that reduces one.
         """
         if barrier >= BARRIERS:
-            self.fail(f"a thread comes to barrier {barrier}, and a block has those from 0 to {BARRIERS - 1}.", line)
+            named = barrier - (1 << 32) if barrier >> 31 else barrier  # as its source has it
+            self.fail(f"a thread comes to barrier {named}, and a block has those from 0 to {BARRIERS - 1}.", line)
         if expected is not None and expected % WARP:
             self.fail(f"a barrier is for {expected} threads, which is no multiple of {WARP}: it counts whole warps.", line)
         if self.recorder is not None and not arrive:

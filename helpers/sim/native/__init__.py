@@ -113,7 +113,7 @@ def _attempt(launch, blocks, progress, at_once):
         launch.memory = launch.memory.anew(program)
         raise
     except OutOfTime as late:
-        endless.out_of_budget(program, launch.findings, f"{clock.seconds:g} seconds", program.ops[late.position].line, late.position)
+        endless.out_of_budget(program, launch.findings, f"{clock.seconds:.3g} seconds", program.ops[late.position].line, late.position)
         raise
     return None
 

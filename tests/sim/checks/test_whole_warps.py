@@ -115,7 +115,15 @@ def test_a_cluster_s_barrier_of_whole_warps(body, told):
     assert all("16 threads of a warp arrive" in one.message for one in found)
 
 
-@pytest.mark.parametrize("number, count, sentence", [(17, 64, "from 0 to 15"), (16, None, "from 0 to 15"), (3, 62, "no multiple of 32")])
+@pytest.mark.parametrize(
+    "number, count, sentence",
+    [
+        (17, 64, "from 0 to 15"),
+        (-3, 64, "barrier -3, and a block has those from 0 to 15"),
+        (16, None, "from 0 to 15"),
+        (3, 62, "no multiple of 32"),
+    ],
+)
 def test_a_barrier_that_no_block_has(number, count, sentence):
     call = "bar.sync %0, %1;" if count else "bar.sync %0;"
     source = f"""extern "C" __global__ void f(int number, int count, int* y) {{

@@ -393,7 +393,9 @@ class SliceRun:
         elif i.name == "ENDCOLLECTIVE":
             self.part_again(taken, after)
         else:
-            raise CannotTell(f"{'a call through a pointer' if i.name == 'CALL' else 'an indirect or unusual branch'}: {i}")
+            raise CannotTell(
+                f"{'there is a call through a pointer' if i.name == 'CALL' else 'there is an indirect or unusual branch'}: {i}"
+            )
 
     def diverged(self, i: SassInstruction, mask):
         """BRA.DIV: some lane that the operand names (all, if it names none) is not here with the others of its warp."""

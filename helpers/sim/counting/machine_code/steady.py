@@ -168,7 +168,7 @@ class Trip:
             if mask is not None:
                 change = np.broadcast_to(change, np.broadcast_shapes(change.shape, mask.shape))
                 change = change[np.broadcast_to(mask, change.shape)]
-            first = int(change.flat[0])
+            first = int(change.flat[0]) if change.size else 0  # where nobody takes part
             if (change != first).any():
                 raise Unsteady("the lanes of an access move apart")
             moves.append(first)
