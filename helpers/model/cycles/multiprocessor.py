@@ -272,8 +272,8 @@ class Multiprocessor:
             if steps[number]:
                 self.warps[place % SUB_PARTITIONS].append(_Warp(steps[number], block, number, place % SUB_PARTITIONS))
         self.living = [sum(map(bool, steps))] * resident
-        self.arrived: dict[tuple[int, int], list[tuple[_Warp | None, float]]] = defaultdict(list)  # by block and barrier; None: went on
-        self.partly: set[tuple[int, int]] = set()  # barriers that do not wait for all of the block
+        # by block, barrier and how many warps it waits for, 0: all of the block; None: went on at once
+        self.arrived: dict[tuple[int, int, int], list[tuple[_Warp | None, float]]] = defaultdict(list)
         self.products = [0.0] * SUB_PARTITIONS  # until when the tensor core has some of warpgroups
         self.sums = chip["tensor.warpgroup"]
         self.marks, self.watched = marks or (-1, -1), watched
@@ -582,7 +582,7 @@ class Multiprocessor:
         self.barriers = max(self.barriers, at) + self.arrival
         if not step.arrives:
             warp.ready, warp.at_barrier = _NEVER, True
-        self.arrived[warp.block, number].append((None if step.arrives else warp, warp.base))
+        self.arrived[warp.block, number, step.meets].append((None if step.arrives else warp, warp.base))
         if step.arrives:
             self._settle(warp)
         self._release(warp.block, number, step.meets)
@@ -593,19 +593,17 @@ class Multiprocessor:
         self.done.cycles = max(self.done.cycles, at)
         warp.ready = _NEVER
         self.barriers = max(self.barriers, at)
-        for block, number in list(self.arrived):
-            if block == warp.block and (block, number) not in self.partly:
-                self._release(block, number, 0)
+        for block, number, meets in list(self.arrived):
+            if block == warp.block and not meets:
+                self._release(block, number, meets)
         time_limit.look()
 
     def _release(self, block: int, number: int, meets: int) -> None:
         """Let the warps of a block go on if all of them have come to a barrier that can, or so many as it `meets`."""
-        arrived = self.arrived[block, number]
-        if meets:
-            self.partly.add((block, number))
+        arrived = self.arrived[block, number, meets]
         if not arrived or len(arrived) < (meets or self.living[block]):
             return
-        self.arrived[block, number] = []
+        self.arrived[block, number, meets] = []
         when = self.barriers + self.release
         for warp, base in arrived:
             if warp is None:

@@ -35,11 +35,25 @@ def in_device_memory(m: Machine, site: Site, allocations, offsets: np.ndarray, w
     """Threads (bad, per lane) access device memory so."""
     block, thread, offset, count = m.example(bad, offsets)
     here = DEVICE_BASE + offset
-    holding = [one for one in allocations if one.base <= here < one.base + one.nbytes]
+    holding = _holding(allocations, here)
     array, begins, advice = next(((one.name, here - one.base) for one in holding), None), "", None
     if holding and all(_by_its_beginning(here, here - one.base, width) for one in holding):  # of those that overlap, any may be meant
         begins, advice = f"address {holding[0].base:#x}", OF_A_PART.format(width)
     _stop(m, site, "an access", here, width, array, (begins, advice), (block, thread, count))
+
+
+def _holding(allocations, address: int) -> list:
+    """The arrays in which an address lies."""
+    return [one for one in allocations if one.base <= address < one.base + one.nbytes]
+
+
+def byte_in(allocations, address: int) -> str:
+    """Which byte of which array an address is, in brackets; "" where it is in none."""
+    return next((_byte_of(one.name, address - one.base) for one in _holding(allocations, address)), "")
+
+
+def _byte_of(name: str, byte: int) -> str:
+    return f" (byte {byte:,} of {name})" if name else ""
 
 
 def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, bad: np.ndarray) -> NoReturn:
@@ -62,7 +76,7 @@ def _stop(m: Machine, site: Site, what: str, address: int, width: int, array, wh
     and the advice. example: (block, thread, how many)."""
     (begins, advice), (block, thread, count) = why, example
     name, byte = array or ("", 0)
-    where = f" (byte {byte:,} of {name})" if name else ""
+    where = _byte_of(name, byte)
     since = f", since {name} itself begins at {begins}, no multiple of {width}" if begins else ""
     what = f"{what} of {width} bytes"
     m.findings.add(

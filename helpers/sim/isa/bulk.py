@@ -111,19 +111,13 @@ class Piece:
         return self
 
 
-def _byte_of(allocations, address: int) -> str:
-    """Which byte of which array it is, in brackets; "" where it is in none."""
-    one = next((one for one in allocations if one.base <= address < one.base + one.nbytes), None)
-    return f" (byte {address - one.base:,} of {one.name})" if one else ""
-
-
 def _global(m, site, lanes, addresses: np.ndarray, nbytes: np.ndarray) -> np.ndarray:
     """[n] offsets in device memory of stretches of bytes that are all within an allocation; else a finding, and the run stops."""
     memory = m.memory
     offsets = addresses - DEVICE_BASE
     misaligned.by_bulk_copy(
         m, site, lanes, offsets % CHUNK != 0,
-        lambda i: f"A bulk copy to or from address {addresses[i]:#x}{_byte_of(memory.allocations, addresses[i])}, which is not a "
+        lambda i: f"A bulk copy to or from address {addresses[i]:#x}{misaligned.byte_in(memory.allocations, addresses[i])}, which is not a "
         "multiple of 16.",
     )  # fmt: skip
     where = np.searchsorted(memory.starts, offsets, side="right") - 1
