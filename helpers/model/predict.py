@@ -1,8 +1,8 @@
 """How long a launch should take on a GPU you may not have.
 
-Where the way of its warps through the machine code is known, `cycles` lets them run it on one multiprocessor, cycle by cycle; kernels
-that feed tensor cores asynchronously are in `tensor_cores`. What follows here is for the rest (branches on data), and for what limits
-a launch: a throughput model with a latency term.
+Where the way of its warps through the machine code is known, `cycles` lets them run it on one multiprocessor, cycle by cycle; of kernels
+that feed tensor cores in clusters of blocks it is `tensor_cores` that knows. What follows here is for the rest (branches on data), and
+for what limits a launch: a throughput model with a latency term.
 
 Per SM, a kernel needs so many cycles of each unit, and the unit it needs longest decides (a roofline per unit):
 
@@ -317,7 +317,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
         "instruction issue": share * need.instructions / _SCHEDULERS,
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9 * figures()["device"]["rate"]) * per_clock,
     }
-    stored = share * need.local_stored * chip(gpu).store_sector(need.blocks / gpu.sms)
+    stored = share * need.local_stored * chip(gpu).spilled_sector(need.blocks / gpu.sms)
     others = (
         (SPECIAL, share * need.special_warps * WARP / _XU_LANES),
         (_ATOMICS, need.atomics),

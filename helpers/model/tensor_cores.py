@@ -1,11 +1,11 @@
 """Tensor cores: their rate by type, the clock that they leave, and the cycles of kernels that feed them asynchronously.
 
-A kernel with `mma.sync` is simulated like any other (`cycles`). One with `wgmma` and TMA hides its copies behind its products, so that
-its time is made of few things, all counted: until the first tiles are there, the products of the tiles of C that a multiprocessor
-computes one after the other, and what stands between one tile's products and the next one's: storing C, and FP32 work on sums that
-must have arrived. Where a stage cannot be filled again in time, the products wait for it; what else they wait for at each step is read
-off the machine code of the innermost loop. What each takes is in cycles/chip.toml, read off clocks inside of steps 16, 17 and 19, and
-chosen on steps 16 and 17 with other constants, on an H200.
+Kernels with `mma.sync`, and with `wgmma` and TMA, are simulated like any other (`cycles`), unless their blocks form clusters or store C
+by TMA. One of these hides its copies behind its products, so that its time is made of few things, all counted: until the first tiles are
+there, the products of the tiles of C that a multiprocessor computes one after the other, and what stands between one tile's products and
+the next one's: storing C, and FP32 work on sums that must have arrived. Where a stage cannot be filled again in time, the products wait
+for it; what else they wait for at each step is read off the machine code of the innermost loop. What each takes is in cycles/chip.toml,
+read off clocks inside of steps 16, 17 and 19, and chosen on steps 16 and 17 with other constants, on an H200.
 
 Tensor cores also change the clock. As soon as they work it falls by a twelfth, though the driver goes on to report the full one; the
 more of their peak a launch reaches with numbers that are not mostly zero, the more; and after a tenth of a second the limit of power.

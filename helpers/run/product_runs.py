@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from helpers.arguments import explained
-from helpers.errors import CourseError, LaunchError
+from helpers.errors import CourseError, LaunchError, RunError
 from helpers.sim import Trace, TraceFilter
 from helpers.sim.machine import cluster as clusters
 
@@ -122,12 +122,20 @@ def _of_product(done: Run, problem: Problem, shape: Geometry, arrays, given: Lau
 
 def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
     """The global accesses of four warps of the middle block, in the first rounds of their loops, on made-up data: of a product of fewer
-    rows, since whole matrices would have to be made first, which end as theirs do."""
-    rows = problem.m % _LOW + _LOW if problem.m > 2 * _LOW and problem.batch == 1 else problem.m
-    middle = math.prod(geometry(kernel).grid(rows, problem.n, problem.batch)) // 2
+    rows, since whole matrices would have to be made first, which end as theirs do. A kernel that is for squares alone has those."""
+    short, whole = min(problem.k, _SHORT), problem.m
+    rows = whole % _LOW + _LOW if whole > 2 * _LOW and problem.batch == 1 else whole
+    try:
+        some = problem.shallow(short, rows)  # the rows stay as far apart as they are
+        return _tiles_of_middle(kernel, some, some.zeros())
+    except RunError:
+        return _tiles_of_middle(kernel, problem.shallow(short), problem.zeros())
+
+
+def _tiles_of_middle(kernel: Kernel, problem: Problem, arrays) -> Trace:
+    middle = math.prod(geometry(kernel).grid(problem.m, problem.n, problem.batch)) // 2
     seen = TraceFilter(blocks={middle}, warps={0, 1, 2, 3}, iterations=range(4), spaces={"global"})
-    some = problem.shallow(min(problem.k, _SHORT), rows)  # the rows stay as far apart as they are
-    return run(kernel, some, on="cpu", arrays=some.zeros(), blocks=[middle], trace=seen, counters=False, findings=False).trace
+    return run(kernel, problem, on="cpu", arrays=arrays, blocks=[middle], trace=seen, counters=False, findings=False).trace
 
 
 def _stages(kernel: Kernel, problem: Problem, k: int) -> Trace:

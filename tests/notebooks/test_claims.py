@@ -415,7 +415,7 @@ CLAIMS = (
     Claim(7, "there the 64 bytes that four lanes read lie in three sectors instead of two",
           holds=lambda: [served(CostRule.GLOBAL, LANES // 4 * lda * 4 + LANES % 4 * 16, 16).sectors for lda in (128, 132)] == [8 * 2, 4 * 2 + 4 * 3]),
     Claim(7, "But every store to local memory, where spilled registers go, goes through to L2, and L2 takes half as many bytes in a cycle as it gives.",
-          holds=lambda: logged(r"nine of ten loads are served by L(\d)") == ("1",) and 1.8 < figures()["load_store"]["store_sector_all"] / figures()["load_store"]["l2_sector"] < 2.4),
+          holds=lambda: logged(r"nine of ten loads are served by L(\d)") == ("1",) and 1.8 < figures()["load_store"]["spilled_sector_all"] / figures()["load_store"]["l2_sector"] < 2.4),
     Claim(7, "The barriers themselves cost two per cent, by the model.",
           holds=lambda: 0.015 < what_if(reference("vectorized").profile(4096, "H200 SXM"), BARRIERS).gain(BARRIERS) < 0.025),
     Claim(7, "The stairs from {} to {}.", lambda: (by_nvcc("05"), logged(r"the vector path all-or-nothing: ([\d.]+)\.")[0])),
@@ -524,6 +524,10 @@ CLAIMS = (
     Claim(16, "it lowered the speed from {} of cuBLAS's to {} (4096, one run; the ladder below has {}, from another run)", lambda: (
         *rounded(logged(r"\*\*16\*\* \(.*?\): 702 \([\d.]+ to ([\d.]+)\) .*?wait<0> in place of wait<1> 619 \(([\d.]+)\)"), 2),
         f"{beside_cublas('tma_wgmma', 4096):.2f}")),
+    Claim(16, "a box of 1 KB is there {} cycles after one thread has asked for it, one of 8 KB after {}",
+          lambda: logged(r"A box of 1 KB \(8 rows of 128 bytes\) is there (\d+) cycles after it is asked for, of 4 KB \d+, of 8 KB (\d+)")),
+    Claim(16, "a warp that waits for another one's arrival goes on after {}.",
+          lambda: logged(r"From an arrival until the other warp goes on (\d+) cycles")),
     Claim(17, "A block's next tile often lies in the same panel, whose rows of $A$ the blocks have just read between them",
           holds=lambda: all(0.6 < np.mean([panel for panel, _ in next_tiles(size)]) < 1 and not any(rows for _, rows in next_tiles(size))
                             for size in (4096, 8192))),

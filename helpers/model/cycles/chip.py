@@ -49,15 +49,15 @@ class Chip:
         section, _, name = path.partition(".")
         return figures()[section][name]
 
-    def store_sector(self, active: float) -> float:
-        """Cycles in which a multiprocessor stores a sector to L2. active: the part of all multiprocessors that do, 1 for all and more."""
-        return at_work(self["load_store.store_sector"], self["load_store.store_sector_all"], active)
+    def stores(self, active: float) -> tuple[float, float, float]:
+        """Cycles in which a multiprocessor stores a sector: by its own port, by its share of L2, and those of its share for each line more.
+        active: the part of all multiprocessors that store, 1 for all and more."""
+        part = min(1.0, active)
+        return self["load_store.store_sector"], self["load_store.store_sector_all"] * part, self["load_store.store_line_all"] * part
 
-
-def at_work(alone: float, together: float, active: float) -> float:
-    """What a multiprocessor takes for something that it shares with the others. alone, together: where it is alone, and where all of them
-    do it; active: the part of all that do, 1 for all and more."""
-    return max(alone, together * min(1.0, active))
+    def spilled_sector(self, active: float) -> float:
+        """Cycles for a sector that is stored to local memory. active: as for `stores`."""
+        return max(self["load_store.store_sector"], self["load_store.spilled_sector_all"] * min(1.0, active))
 
 
 def chip(gpu: GPU, changed: Mapping[str, float] | None = None) -> Chip:

@@ -24,13 +24,14 @@ from helpers.model.hardware import GPU
 from helpers.model.occupancy import occupancy
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.lines import cell_lines
+from helpers.sim.code.ptx import directives
 from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.counting import names
 from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_path
 
 from .chip import Chip, chip
 from .multiprocessor import Away, Multiprocessor, Simulated, Spell, WarpState
-from .scheduled import PRODUCT, Scheduled, copies_in_bulk, matrix_cycles, scheduled
+from .scheduled import PRODUCT, Scheduled, matrix_cycles, scheduled, stores_in_bulk
 
 FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
 LEAST_TRIPS = 3  # … where more of them would be too many instructions
@@ -50,6 +51,7 @@ _REMEMBERED = 64
 _TOO_LONG = "one block takes too many instructions"
 _STUCK = "its warps seem to wait for each other at barriers for ever (check() says whether they do)"
 _MOST_BARRIERS = 16
+_ALL_WARPS = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,10 @@ class _Loop:
         """Those of its first trip."""
         return visits[self.first : self.first + self.length]
 
+    def warps(self, visits: Sequence[Visit]) -> int:
+        """Who goes round, a bit each."""
+        return functools.reduce(operator.or_, (visit.warps for visit in self.of(visits)), 0)
+
 
 def main_loop(visits: Sequence[Visit], fits: Callable[[_Loop], bool] = lambda loop: True) -> _Loop | None:
     """The repetition that takes the most instructions: the same blocks of code by the same warps, time and again. Of those of which
@@ -127,18 +133,20 @@ def main_loop(visits: Sequence[Visit], fits: Callable[[_Loop], bool] = lambda lo
 def _with_others(loop: _Loop, loops: Sequence[_Loop], visits: Sequence[Visit]) -> _Loop:
     """A loop with those of other warps that meet it at barriers which have a number: who produces goes round as often as who consumes."""
 
-    def warps(of: _Loop) -> int:
-        return functools.reduce(operator.or_, (visit.warps for visit in of.of(visits)), 0)
-
-    taken, beside = warps(loop), []
-    if any(visit.barriers for visit in loop.of(visits)):
+    taken, beside = loop.warps(visits), []
+    if any(map(_meets, loop.of(visits))):
         for other in loops:
             often = Fraction(max(1, round(other.trips / loop.trips)), max(1, round(loop.trips / other.trips)))
             like = abs(other.trips - float(loop.trips * often)) <= _MOST_BARRIERS * max(1.0, float(often))
-            if like and any(visit.barriers for visit in other.of(visits)) and not warps(other) & taken:
-                taken |= warps(other)
+            if like and any(map(_meets, other.of(visits))) and not other.warps(visits) & taken:
+                taken |= other.warps(visits)
                 beside.append(replace(other, often=often))
     return replace(loop, beside=tuple(beside), size=loop.size + sum(float(other.size * other.often) for other in beside))
+
+
+def _meets(visit: Visit) -> bool:
+    """Has it barriers at which warps meet that go different ways?"""
+    return bool(visit.barriers or visit.signals)
 
 
 def _loops(visits: Sequence[Visit]) -> Iterator[_Loop]:
@@ -261,12 +269,17 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     blocks = math.ceil(blocks * share)
     most = math.ceil(blocks / gpu.sms)
     resident = min(resident, most)
-    if not (total or path.usual):
+    if not (total or path.usual or any(visit.signals for visit in path.visits)):
         return None, "how many instructions run is not known"
     code = scheduled(path.function, compiled.cubin, parts)
     matrix = [i for i in path.function.instructions if code[i.index].pipe == "tensor"]
-    if any(code[i.index].kind == PRODUCT for i in matrix) and copies_in_bulk(path.function):
-        return None, "the model of cycles does not know products of warpgroups that wait for bulk copies"
+    if (
+        any(visit.signals for visit in path.visits)
+        and math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,))) > 1
+    ):
+        return None, "the model of cycles does not know mbarriers of blocks in a cluster"
+    if stores_in_bulk(path.function) and any(code[i.index].kind == PRODUCT for i in matrix):
+        return None, "the model of cycles does not know products of warpgroups that are stored in bulk"
     unknown = sorted({i.name for i in matrix if matrix_cycles(i, parts) is None})
     if unknown:
         return None, f"the model of cycles does not know {' and '.join(unknown)}"
@@ -326,7 +339,7 @@ def _path(run, compiled, cached: int) -> tuple[BlockPath | None, str, float, int
             break
         k = _short(product.k, depth)
         path, why, share = _path_of(run, compiled, cached, k)
-        if path is not None and (more := trips(path, share, k)) > most:
+        if path is not None and ((more := trips(path, share, k)) > most or not most):
             found, most = (path, why, share, k), more
     return found
 
@@ -397,9 +410,10 @@ def _instructions(path: BlockPath) -> int:
 
 def _ring(visits: Sequence[Visit], loop: _Loop) -> int:
     """After how many trips the numbers of the barriers in it come again; 1 where that is not to be seen."""
-    numbers = [visit.barriers for visit in visits[loop.first : loop.end]]
-    if not any(numbers):
+    part = visits[loop.first : loop.end]
+    if not any(map(_meets, part)):
         return 1
+    numbers = [(visit.barriers, {index: signal.places for index, signal in visit.signals.items()}) for visit in part]
     periods = range(1, min(_MOST_BARRIERS, loop.trips // 2) + 1)
     return next((n for n in periods if numbers[n * loop.length :] == numbers[: -n * loop.length]), 1)
 
@@ -583,17 +597,24 @@ class _Launch:
         loops = loop, *loop.beside
         inside = {place for each in loops for place in range(each.first, each.end)}
         outside = [place for place in range(len(visits)) if place not in inside]
-        before = sum(visits[place].instructions for place in outside if place < max(each.first for each in loops))
+        followed = loop.warps(visits) if loop.beside else _ALL_WARPS  # who produces is some trips ahead
+        before, each_trip = (
+            sum((visit.end - visit.start) * (visit.warps & followed).bit_count() for visit in part)
+            for part in ([visits[place] for place in outside if place < loop.first], loop.of(visits))
+        )
         room = _LONGEST / resident - sum(visits[place].instructions for place in outside)
         kept = min(kept, max(LEAST_TRIPS, int(room // loop.size)))
-        cut = min(loop.trips - kept, *(math.floor((each.trips - 1) / each.often) for each in loops))
-        cut -= cut % math.lcm(_ring(visits, loop), *(each.often.denominator for each in loops))  # so that all of them go on as they did
+        most = min(loop.trips - LEAST_TRIPS, *(math.floor((each.trips - 1) / each.often) for each in loops))
+        step = math.lcm(_ring(visits, loop), *(each.often.denominator for each in loops))  # so that all of them go on as they did
+        cut = min(loop.trips - kept, most) // step * step
+        if (loop.trips - cut) * loop.size > room and cut + step <= most:
+            cut += step
         kept = loop.trips - cut
         left_out = {place for each in loops for place in range(each.end - int(cut * each.often) * each.length, each.end)}
         short = [visit for place, visit in enumerate(visits) if place not in left_out]
         settled = max(1, kept // 3)
-        marks = tuple(round(resident * (before + trips * loop.size)) for trips in (settled, kept - 1))
-        result = self._simulate(short, resident, marks, away, watched)
+        marks = tuple(round(resident * (before + trips * each_trip)) for trips in (settled, kept - 1))
+        result = self._simulate(short, resident, marks, away, watched, followed)
         measured = kept - 1 - settled
         per_trip = (result.reached[1] - result.reached[0]) / measured
         executed = sum(visit.instructions for visit in short)
@@ -641,14 +662,26 @@ class _Launch:
         per_trip = 2 ** round(math.log2(self.depth / (loop.trips * loop.period)))  # elements of K
         return executed + (product.k - self.depth) / per_trip * loop.size / loop.period
 
-    def _simulate(self, visits: Sequence[Visit], resident: int, marks, away: Away, watched: bool) -> Simulated:
+    def _simulate(self, visits, resident: int, marks, away: Away, watched: bool, followed: int = _ALL_WARPS) -> Simulated:
         executed = sum(visit.instructions for visit in visits) * resident
         if executed > _LONGEST:
             raise _UnknownError(_TOO_LONG)
         crowded = min(1.0, self.resident * self.path.warps / self.chip["latency.crowd_warps"])
         own = self.path.own if self.depth else ()
         found = Multiprocessor(
-            self.code, visits, self.path.warps, resident, self.chip, self.active, marks, away, watched, crowded, self.path.new, own
+            self.code,
+            visits,
+            self.path.warps,
+            resident,
+            self.chip,
+            self.active,
+            marks,
+            away,
+            watched,
+            crowded,
+            self.path.new,
+            own,
+            followed,
         ).run()
         if found.issued < executed:
             raise _UnknownError(_STUCK)

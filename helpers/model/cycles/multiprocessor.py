@@ -11,8 +11,9 @@ a burst no faster than all multiprocessors can have it, and whoever else wants i
 bring takes the unit's wavefronts when it comes, in turn with what the queues have; loads and stores of device memory wait for what their
 sub-partition sent to shared memory before. Copies past L1 ask for each line of theirs, in order: what their sub-partition has for the unit
 waits behind them, and what has been taken before goes on being served meanwhile. Products of warpgroups run on while their warps do
-something else, on the tensor core of each warp's sub-partition one after the other. A fence waits for what its warp has loaded and stored;
-a barrier for all warps of its block, or for as many as it says.
+something else, on the tensor core of each warp's sub-partition, one warpgroup's and then the next one's. A fence of the whole GPU waits
+for what its warp has loaded, stored and copied in bulk; a barrier for all warps of its block, or for as many as it says; whoever looks at
+an mbarrier for its arrivals and bytes.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
 """
@@ -28,17 +29,22 @@ from typing import NamedTuple
 
 from helpers.model.hardware import SUB_PARTITIONS
 from helpers.sim.code import time_limit
-from helpers.sim.counting.machine_code import Visit
+from helpers.sim.counting.machine_code import LINE, SECTOR, Visit
 
 from .chip import Chip
+from .mbarriers import mbarriers
 from .scheduled import (
+    ARRIVE,
     AWAIT,
     BARRIER,
+    BULK,
     COMMIT,
     COPY,
     FENCE,
     FENCED,
+    LANDED,
     LOAD,
+    LOOK,
     PRODUCT,
     SCOREBOARDS,
     SHARED,
@@ -112,14 +118,15 @@ class _Warp:
     """base: when its next instruction may issue, by the last one's stall count. ready: by everything that is known; _NEVER while something
     is not. gate, queues: of its next instruction, see `_Gate`. free: when each scoreboard is; holding: how many hold it that have not
     been served. groups: of copies [not yet served, when there, closed]. products: groups of them [when there, closed]. seen: when all that
-    it has loaded and stored is there. why: the state it is in until `ready`. misses: what it waits for
-    first is its next line of code. held: dispatch stalls of its sub-partition before. throttled: what it was throttled by first, until
-    when that lasts if it is known, and how many instructions of its sub-partition had `passed` there before. served: when the load/store
-    unit may take its next shared load."""
+    it has loaded and stored is there; copied: likewise of copies. phases: of each mbarrier, the one that it looked for last. why: the state
+    it is in until `ready`. misses: what it waits for first is its next line of code. held: dispatch stalls of its sub-partition before.
+    throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions of its sub-partition had
+    `passed` there before. served: when the load/store unit may take its next shared load."""
 
     __slots__ = (
-        "at_barrier", "base", "block", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "misses", "number",
-        "passed", "position", "products", "queues", "ready", "seen", "served", "slow", "steps", "throttled", "throttled_until", "why",
+        "at_barrier", "base", "block", "copied", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "misses",
+        "number", "passed", "phases", "position", "products", "queues", "ready", "seen", "served", "slow", "steps", "throttled",
+        "throttled_until", "why",
     )  # fmt: skip
 
     def __init__(self, steps, block: int, number: int, home: int):
@@ -131,7 +138,8 @@ class _Warp:
         self.slow = [False] * (SCOREBOARDS + 1)
         self.groups: list[list] = []
         self.products: list[list] = []
-        self.seen = 0.0
+        self.seen = self.copied = 0.0
+        self.phases: dict[int, int] = {}
         self.at_barrier = self.queues = self.misses = False
         self.gate: str | None = None
         self.why = _WAIT
@@ -149,9 +157,23 @@ def _waits_for(warp: _Warp, board: int) -> int:
 
 _EITHER = "fma"  # of two pipes
 _TENSOR = "tensor"
-_QUEUES = {SHARED: "queue.shared", **dict.fromkeys((LOAD, STORE, COPY, FENCE), "queue.global")}  # by kind
+_OF_SHARED = "queue.shared"
+_QUEUES = {
+    **dict.fromkeys((SHARED, ARRIVE, LOOK), _OF_SHARED),
+    **dict.fromkeys((LOAD, STORE, COPY, FENCE, LANDED), "queue.global"),
+}  # by kind  # fmt: skip
 # What warps that wait for room there are in; elsewhere they wait for a pipe.
 _THROTTLES: dict[str | None, int] = {"queue.shared": _MIO_THROTTLE, "queue.global": _LG_THROTTLE}
+
+
+class _Run:
+    """Products of a warp that a tensor core takes one after the other, until it has none. groups: of them, see `_Warp`."""
+
+    __slots__ = ("end", "groups", "warp")
+
+    def __init__(self, warp: _Warp, end: float):
+        self.warp, self.end = warp, end
+        self.groups: list[list] = []
 
 
 class _Gate(NamedTuple):
@@ -223,14 +245,14 @@ class Multiprocessor:
     crowded: the part of `latency.crowd` that its loads wait where all of them work. fresh: index of a load or copy -> how often it wants a
     line that its block has not asked for (see `BlockPath`): that is what is away. own: indices of loads of what it will store.
 
-    marks: two numbers of issued instructions, between which the states are those of the steady loop. watched: keep what every warp does
-    between the marks.
+    marks: two numbers of instructions that the `followed` warps of all blocks issue, a bit each, between which the states are those of the
+    steady loop. watched: keep what every warp does between the marks.
     """
 
     def __init__(
         self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
         marks: tuple[int, int] | None = None, away: Away = NEAR, watched: bool = False, crowded: float = 1.0,
-        fresh: Mapping[int, float] | None = None, own: Collection[int] = (),
+        fresh: Mapping[int, float] | None = None, own: Collection[int] = (), followed: int = -1,
     ):  # fmt: skip
         # Figures that are asked for all the time. (Where that is, comparisons stand in place of min and max, which take a quarter longer.)
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
@@ -249,7 +271,9 @@ class Multiprocessor:
         self.of_warp = chip["load_store.of_warp"]
         self.between_stores = chip["load_store.between_stores"]
         self.store_word = chip["load_store.store_word"]
-        self.store_sector = chip.store_sector(active)
+        self.store_own, self.store_sector, self.store_line = chip.stores(active)
+        self.store_part, self.few_parts = chip["load_store.store_part"], chip["load_store.few_parts"]
+        self.spilled_sector = chip.spilled_sector(active)
         self.l2_latency = chip["latency.l2"]
         crowd = chip["latency.crowd"] * min(1.0, active) * crowded
         self.memory, self.every = chip["latency.l2"] + crowd, max(0.0, away.every - crowd)
@@ -261,7 +285,7 @@ class Multiprocessor:
         gates = [_gate(step, self.two_fma_pipes) for step in code]
         steps: list[list] = [[] for _ in range(warps)]
         for number, visit in enumerate(visits):
-            what = {**visit.costs, **visit.barriers}
+            what = {**visit.costs, **visit.barriers, **visit.signals}
             run = [(code[k], what.get(k), number, gates[k]) for k in range(visit.start, visit.end)]
             for warp in range(warps):
                 if visit.warps >> warp & 1:
@@ -274,9 +298,15 @@ class Multiprocessor:
         self.living = [sum(map(bool, steps))] * resident
         # by block, barrier and how many warps it waits for, 0: all of the block; None: went on at once
         self.arrived: dict[tuple[int, int, int], list[tuple[_Warp | None, float]]] = defaultdict(list)
-        self.products = [0.0] * SUB_PARTITIONS  # until when the tensor core has some of warpgroups
+        self.mbarriers = mbarriers(code, visits, resident)
+        self.bulk_sector = chip["load_store.l2_sector_alone"], chip["bulk.sector"] * min(1.0, active)
+        self.bulk, self.bulk_line = chip["latency.bulk"] + away.every, (chip["bulk.line"], 0.0)
+        self.arrive, self.look, self.between_signals, self.wake = (
+            chip[f"mbarrier.{name}"] for name in ("arrive", "look", "between", "wake")
+        )
+        self.products: list[list[_Run]] = [[] for _ in range(SUB_PARTITIONS)]  # of warpgroups, that each tensor core has
         self.sums = chip["tensor.warpgroup"]
-        self.marks, self.watched = marks or (-1, -1), watched
+        self.marks, self.watched, self.followed, self.progress = marks or (-1, -1), watched, followed, 0
         self.done = Simulated()
         self.code = _Code(chip)
         # when each unit is free again
@@ -357,7 +387,7 @@ class Multiprocessor:
             if (free := warp.free[board]) > ready:
                 ready, warp.why = free, _waits_for(warp, board)
         if step.kind == SUMS and len(warp.products) > step.groups and (there := warp.products[-1 - step.groups][0]) > ready:
-            ready, warp.why = there, _LONG_SCOREBOARD
+            ready, warp.why = there, _BARRIER  # so Nsight Compute has it (log, run 42)
         if step.kind == AWAIT and len(warp.groups) > step.groups and ready != _NEVER:
             waiting, there, _ = warp.groups[len(warp.groups) - step.groups - 1]
             if waiting:
@@ -487,6 +517,8 @@ class Multiprocessor:
             self._group(warp)[2] = True
         elif kind == PRODUCT:
             self._multiply(warp, step, at)
+        elif kind == BULK:
+            self._copy_in_bulk(warp, step, cost, at)
         elif kind in _QUEUES:
             if cost is None and step.pipe != "mio" and kind != FENCE:
                 return  # switched off by its guard
@@ -494,7 +526,7 @@ class Multiprocessor:
             if kind == COPY:
                 group = self._group(warp)
                 group[0] += 1
-            queue = self.queues[warp.home if kind == SHARED else SUB_PARTITIONS + warp.home]
+            queue = self.queues[warp.home if _QUEUES[kind] == _OF_SHARED else SUB_PARTITIONS + warp.home]
             self._put(queue, warp, step, cost, visit, group, at)
             if kind == LOAD or (step.past_l1 and len(queue) <= self.before_registers):
                 self._read_registers(warp, step, at + self.address)
@@ -507,11 +539,47 @@ class Multiprocessor:
                 warp.free[board], warp.slow[board] = at + 2, False
 
     def _multiply(self, warp: _Warp, step: Scheduled, at: float) -> None:
-        """Let the tensor core of a warp's sub-partition take its part of a warpgroup's product, behind those that it has."""
+        """Let the tensor core of a warp's sub-partition take its part of a warpgroup's product: behind what it has of the same warp, before
+        what it has not begun of others."""
         if not warp.products or warp.products[-1][1]:
             warp.products.append([0.0, False])
-        self.products[warp.home] = max(self.products[warp.home], at) + step.latency
-        warp.products[-1][:] = self.products[warp.home] + self.sums, step.closes
+        runs = self.products[warp.home]
+        while len(runs) > 1 and runs[0].end < at:
+            runs.pop(0)
+        mine = next((k for k, run in enumerate(runs) if run.warp is warp and run.end >= at), len(runs))
+        if mine == len(runs):
+            runs.append(_Run(warp, max(at, runs[-1].end if runs else 0.0)))
+        run = runs[mine]
+        run.end += step.latency
+        warp.products[-1][:] = run.end + self.sums, step.closes
+        if not run.groups or run.groups[-1] is not warp.products[-1]:
+            run.groups.append(warp.products[-1])
+        for other in runs[mine + 1 :]:
+            other.end += step.latency
+            for group in other.groups:
+                group[0] += step.latency
+            if other.warp.steps[other.warp.position][0].kind == SUMS:
+                self._settle(other.warp)
+
+    def _copy_in_bulk(self, warp: _Warp, step: Scheduled, signal, at: float) -> None:
+        """Ask L2 for what a copy brings, which its mbarrier will know of."""
+        if (board := step.sources) >= 0:
+            warp.free[board] = max(warp.free[board], at + 2)
+        if signal is None:
+            return  # switched off by its guard
+        amount = signal.amounts[warp.number]
+        sent = self._ask_l2(amount / SECTOR, amount / LINE, self.bulk_line, at, self.bulk_sector)
+        there = sent + self.bulk
+        warp.seen = max(warp.seen, there)
+        self._tell(warp, signal.places[warp.number], 0, -amount, there)
+
+    def _tell(self, warp: _Warp, place: int, arrivals: int, amount: float, when: float) -> None:
+        """Let an mbarrier know what has come, or will; who waited for the end of this phase goes on."""
+        barrier = self.mbarriers.get((warp.block, place))
+        for over, other, board in barrier.take(arrivals, amount, when) if barrier else ():
+            other.holding[board] -= 1
+            other.free[board] = max(other.free[board], over + self.wake)
+            self._look_again(other)
 
     def _put(self, queue: deque, warp: _Warp, step: Scheduled, cost, visit: int, group, at: float) -> None:
         """Let an instruction wait for the load/store unit, and hold its scoreboards."""
@@ -540,8 +608,10 @@ class Multiprocessor:
         """Put the cycles since the warp's last instruction down to states."""
         done = self.done
         done.issued += 1
-        if done.issued in self.marks:
-            done.reached.append(at)
+        if self.followed >> warp.number & 1:
+            self.progress += 1
+            if self.progress in self.marks:
+                done.reached.append(at)
         steady = len(done.reached) == 1
         row = (done.steady if steady else done.rest)[step.index]
         base, ready = warp.base, warp.ready
@@ -678,6 +748,13 @@ class Multiprocessor:
             there = (max(now, warp.seen) if step.slow else now) + step.latency
             warp.holding[FENCED] -= 1
             warp.free[FENCED] = there
+        elif step.kind in (ARRIVE, LANDED):
+            place, arrivals, amount = (each[warp.number] for each in (cost.places, cost.arrivals, cost.amounts))
+            taken, there, port = self.look if amount > arrivals else self.arrive, now, self.between_signals
+            if not step.initial:
+                self._tell(warp, place, arrivals, amount, max(now, warp.copied) if step.kind == LANDED else now)
+        elif step.kind == LOOK:
+            taken, port, there = self.look, self.between_signals, self._look_at(warp, step, cost, begun + step.latency)
         elif step.kind == SHARED:
             taken = max(self.request, cost.wavefronts * self.wavefront if cost is not None else 1.0)
             there = begun + step.latency + self.result * (taken - 1)
@@ -687,7 +764,7 @@ class Multiprocessor:
                 warp.served = now + self.of_warp * taken
         elif step.kind == STORE:
             taken = max(self.request, cost.sectors / 4)
-            sent = cost.sectors * self.store_sector
+            sent = self._stored(cost)
             self.writes = there = max(self.writes, now) + sent
             if there - now > _WRITES_AHEAD:
                 taken = max(taken, sent)
@@ -697,6 +774,8 @@ class Multiprocessor:
             taken, there = self._load(warp, step, cost, visit, now, begun)
         if step.kind in (LOAD, STORE) and there > warp.seen:
             warp.seen = there
+        if step.kind == COPY and there > warp.copied:
+            warp.copied = there
         self.unit = now + taken
         self.ports[number % SUB_PARTITIONS] = now + port
         if group is not None:
@@ -707,13 +786,34 @@ class Multiprocessor:
             if copy.past_l1:
                 self._read_registers(other, copy, now + 2)
                 self._look_again(other)
-        for board, when in ((step.result, there), (-1 if step.kind == LOAD or step.past_l1 else step.sources, now + 2)):
+        result = -1 if there == _NEVER else step.result  # never: an mbarrier will say
+        for board, when in ((result, there), (-1 if step.kind == LOAD or step.past_l1 else step.sources, now + 2)):
             if board >= 0:
                 warp.holding[board] -= 1
                 warp.free[board] = max(warp.free[board], when)
         self._look_again(warp)
         self._wake(now + 1, warp.home)
         self._look(now)
+
+    def _look_at(self, warp: _Warp, step: Scheduled, signal, soonest: float) -> float:
+        """When a warp knows that the phase of an mbarrier is over that it looks for; _NEVER where that is to come."""
+        place = signal.places[warp.number]
+        phase = warp.phases[place] = warp.phases.get(place, -1) + int(signal.amounts[warp.number])
+        barrier = self.mbarriers.get((warp.block, place))
+        if phase < 0 or barrier is None or step.result < 0:
+            return soonest
+        if phase < len(barrier.over):
+            return max(soonest, barrier.over[phase] + self.wake)
+        barrier.waiting.append((phase, warp, step.result))
+        return _NEVER
+
+    def _stored(self, cost) -> float:
+        """Cycles that a store takes of the port to L2."""
+        if cost.local:
+            return cost.sectors * self.spilled_sector
+        sent = max(cost.sectors * self.store_own, cost.sectors * self.store_sector + cost.asked * self.store_line)
+        part = cost.partial * self.store_part
+        return sent + (part if cost.partial > self.few_parts else part / 2)
 
     def _look_again(self, warp: _Warp) -> None:
         """At a warp that waited for what nobody knew."""
@@ -750,10 +850,10 @@ class Multiprocessor:
         sent = self._ask_l2(cost.fetched, cost.asked, self.copied, now)
         return taken, max(self.asking + step.latency, self._from_afar(step, max(sent, self.asking)))
 
-    def _ask_l2(self, sectors: float, lines: float, line: tuple[float, float], now: float) -> float:
+    def _ask_l2(self, sectors: float, lines: float, line: tuple[float, float], now: float, sector=None) -> float:
         """When L2 has sent so many sectors of so many lines, each of which takes `line`: by its own port, and by its share of L2, of which
         it may be ahead for a while."""
-        own, all_of_it = (max(sectors * a, lines * b) for a, b in zip(self.sector, line, strict=True))
+        own, all_of_it = (max(sectors * a, lines * b) for a, b in zip(sector or self.sector, line, strict=True))
         self.l2 = max(self.l2, now) + own
         self.share = max(self.share, now - self.burst) + all_of_it
         return max(self.l2, self.share)

@@ -18,7 +18,7 @@ from helpers.sim.code import elf
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.code.sass_operands import SassRegister
-from helpers.sim.counting.machine_code import ANY_BARRIER
+from helpers.sim.counting.machine_code import ANY_BARRIER, SignalKind, kind_of
 
 from .chip import Chip
 
@@ -42,7 +42,11 @@ REGISTER_BANKS = 2  # of the register file, since sm_70: even and odd registers;
     FENCE,  # its warp waits until others can see what it wrote
     PRODUCT,  # wgmma: on the tensor core, while its warp goes on
     SUMS,  # waits for groups of products
-) = range(12)
+    ARRIVE,  # at an mbarrier, through the queue of shared memory
+    LOOK,  # at an mbarrier: its result is there when a phase is over
+    LANDED,  # an mbarrier is to know when the copies of its warp are through
+    BULK,  # a copy that says so to an mbarrier, by itself
+) = range(16)
 FENCED = SCOREBOARDS  # as a scoreboard, what the instruction behind a FENCE waits for
 
 
@@ -55,7 +59,7 @@ class Scheduled:
     that an AWAIT leaves under way. line: of the instruction cache. slow: its result comes from device memory. past_l1: it copies past L1.
     gives_way: other warps that can issue go first. dispatch: cycles until its sub-partition may issue the next one, of whatever warp.
     rejoins: threads that have parted meet at it. barrier: its number. meets: warps that it waits for, 0: all of the block. arrives: its
-    warp goes on at once. closes: it is the last of a group of products.
+    warp goes on at once. closes: it is the last of a group of products. initial: it says how many arrivals an mbarrier waits for.
     """
 
     index: int
@@ -83,6 +87,7 @@ class Scheduled:
     meets: int = 0
     arrives: bool = False
     closes: bool = False
+    initial: bool = False
 
     @property
     def named(self) -> bool:
@@ -101,9 +106,9 @@ def scheduled(function: SassFunction, cubin: bytes, chip: Chip) -> tuple[Schedul
     return tuple(found)
 
 
-def copies_in_bulk(function: SassFunction) -> bool:
-    """Does it copy by TMA?"""
-    return any(i.name in _BULK for i in function.instructions)
+def stores_in_bulk(function: SassFunction) -> bool:
+    """Does it copy to device memory by TMA?"""
+    return any(i.name in _BULK_STORES for i in function.instructions)
 
 
 def control_words(symbol: str, instructions: Sequence[SassInstruction], cubin: bytes) -> list[int]:
@@ -146,7 +151,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         words=max(1, i.width // 4) if i.row.space else 1,
         groups=int(i.operands[1], 16) if kind in (AWAIT, SUMS) and len(i.operands) > 1 and i.operands[1].startswith("0x") else 0,
         line=i.address >> 7,
-        slow=kind in (LOAD, COPY, COMMIT, STORE) or (kind == FENCE and not _of_block(i)),
+        slow=kind in (LOAD, COPY, COMMIT, STORE, LOOK) or (kind == FENCE and not _of_block(i)),
         past_l1=kind == COPY and i.has("BYPASS"),
         gives_way=not control >> 45 & 1,
         dispatch=chip["dispatch.wide"] if i.name == "IMAD" and i.has("WIDE") else 1.0,
@@ -155,6 +160,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         meets=max(0, numbers[1] // WARP) if len(numbers) > 1 else 0,
         arrives=kind == BARRIER and i.has("ARV"),
         closes=kind == PRODUCT and _GROUP in i.operands,
+        initial=kind == ARRIVE and kind_of(i) is SignalKind.INIT,
     )
 
 
@@ -181,12 +187,15 @@ _OF_WARPGROUP = re.compile(r"(\d+)x(\d+)x(\d+)")  # multiply-adds of a warpgroup
 _GMMA = "HGMMA", "QGMMA"
 _GROUP = "gsb0"
 _FENCES = "MEMBAR", "FENCE"  # FENCE: for whoever reads shared memory asynchronously
-_BULK = "UTMALDG", "UBLKCP"
+_BULK_STORES = "UTMASTG", "UTMAREDG", "UBLKRED"
 
 
 def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:
     """(kind, latency)."""
     row = i.row
+    if (signal := kind_of(i)) is not None:
+        kind = _BY_SIGNAL[signal]
+        return kind, chip["latency.mbarrier"] if kind == LOOK else 0.0
     if i.name in _GMMA:
         return PRODUCT, (matrix_cycles(i, chip) or (0.0,))[0]
     if i.name == "WARPGROUP" and i.has("DEPBAR"):
@@ -215,6 +224,9 @@ def _of_block(fence: SassInstruction) -> bool:
     return fence.name == "FENCE" or fence.has("CTA")
 
 
+_BY_SIGNAL = {
+    SignalKind.INIT: ARRIVE, SignalKind.ARRIVE: ARRIVE, SignalKind.LOOK: LOOK, SignalKind.LANDED: LANDED, SignalKind.BULK: BULK,
+}  # fmt: skip
 _LATENCY_BY_NAME = dict.fromkeys(("LDC", "ULDC", "LDCU"), "constant") | {"S2UR": "uniform"}
 _LATENCY_BY_PIPE = {"xu": "special", "fp64": "double"}
 _BY_NAME = {"BAR": BARRIER, "LDGDEPBAR": COMMIT, "DEPBAR": AWAIT}

@@ -65,7 +65,7 @@ class SassInstruction:
     @functools.cached_property
     def values(self) -> tuple[SassOperand, ...]:
         """The operands, read. A generic address is in two registers, and of some it is not said: LD.E R9, [R8]."""
-        if self.row.space == "generic" and "E" in self.modifiers:
+        if self.row.points and "E" in self.modifiers:
             return tuple(operand(_ONE_REGISTER.sub(r"[\1.64", text)) for text in self.operands)
         return tuple(operand(text) for text in self.operands)
 

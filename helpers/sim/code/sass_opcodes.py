@@ -115,7 +115,8 @@ class SassOpcode:
     executed instructions, of the tensor cores' parts (beside the whole; measured on an H200), and of threads. per_thread:
     what is counted per thread, under a counter or not. meets: a barrier of the block.
     pipe: where it executes: 'fma' (either of its halves), 'fmaheavy', 'alu', 'xu', 'fp64', 'half', 'tensor', 'mio' (the queue and the
-    unit of shared memory, without an access), or '' for what takes none that others wait for.
+    unit of shared memory, without an access), or '' for what takes none that others wait for. points: what stands in brackets is a
+    generic address, in two registers, of which in SASS only the first is said.
     """
 
     name: str
@@ -138,6 +139,7 @@ class SassOpcode:
     meets: bool = False
     thread_op: str = ""
     pipe: str = "alu"
+    points: bool = False
 
 
 def _memory(name: str, space: str, op: str, executed_as: str = "", **facts) -> SassOpcode:
@@ -165,18 +167,22 @@ _ROWS = (
     _memory("STSM", "shared", "stmatrix", sources=matrices),
     _memory("LDL", "local", "ld"),
     _memory("STL", "local", "st"),
-    _memory("LD", "generic", "ld"),
-    _memory("ST", "generic", "st"),
-    _memory("ATOM", "generic", "atom"),
+    _memory("LD", "generic", "ld", points=True),
+    _memory("ST", "generic", "st", points=True),
+    _memory("ATOM", "generic", "atom", points=True),
     *_all("LDC ULDC LDCU", registers=_constant, pipe=""),
     # Copies, fences and barriers that write no register.
     *_all(
-        "REDS LDGMC UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH LDGDEPBAR DEPBAR ARRIVES MEMBAR FENCE "
+        "REDS LDGMC UBLKPF UBLKRED UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH LDGDEPBAR DEPBAR MEMBAR FENCE "
         "ERRBAR CCTL CCTLL CCTLT UCGABAR_ARV UCGABAR_WAIT WARPGROUP ACQBULK PREEXIT NOP NANOSLEEP YIELD RPCMOV",
         results="none",
         pipe="",
     ),
     SassOpcode("BAR", results="none", per_thread=True, meets=True, pipe=""),
+    # What arrives at an mbarrier, or waits for it: threads, their cp.async, and copies in bulk.
+    SassOpcode("SYNCS", op="mbarrier", registers=_any_64, pipe=""),
+    SassOpcode("ARRIVES", op="cp.async.mbarrier", results="none", pipe=""),
+    *_all("UBLKCP UTMALDG", op="cp.async.bulk", results="none", pipe=""),
     # Control.
     *_all("BRA EXIT RET JMP BRX BRXU JMX JMXU KILL", results="none", ends_block=True, leaves=True, pipe=""),
     *_all("BSYNC WARPSYNC ENDCOLLECTIVE CALL BPT", results="none", ends_block=True, pipe=""),
@@ -185,6 +191,7 @@ _ROWS = (
     # What is the same for a warp, and what other warps or units are asked for.
     *_all("SHFL MOVM", pipe="mio"),
     *_all("S2R S2UR R2UR", pipe=""),
+    SassOpcode("QSPC", pipe="", points=True),  # is a generic address one of shared memory (S), local memory, …?
     # Predicates.
     *_all("ISETP FSETP HSETP2 PLOP3", results="predicates", most_predicates=2),
     *_all("UISETP UPLOP3 UR2UP", results="predicates", most_predicates=2, pipe=""),

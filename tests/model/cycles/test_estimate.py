@@ -256,7 +256,7 @@ def test_the_table_is_what_the_model_says(table, slug):
 def test_the_claims_hold(table):
     """Of what took no part in choosing any figure."""
     assert table["steps_at_other_sizes"]["runs"] >= 40 and table["other_constants"]["runs"] >= 60
-    assert table["search"]["runs"] >= 70 and table["states"]["launches"] == 30
+    assert table["search"]["runs"] >= 70 and table["states"]["launches"] == 32
     assert table["states"]["two_largest"] >= 20 and table["states"]["within_ten_points"] >= 26, "the picture of warp states says so"
     assert table["states"]["two_largest_or_tied"] >= 25
     for group in ("steps_at_other_sizes", "other_constants", "search"):

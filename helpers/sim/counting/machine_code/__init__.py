@@ -21,25 +21,30 @@ Trips of a loop that differ from each other by constants alone are not executed 
 
 Modules: `slicing` finds the slice, `execute` runs it with what `semantics` knows of each instruction, on the `constants`
 of the launch; `steady` jumps over trips, by the `changes` of each instruction's results; `costs` says what an access costs,
-`counts` is the way in; `block_paths` writes down which way the warps of one block take; `stored_tiles` says which tile of a matrix each
-block stores to.
+`counts` is the way in; `block_paths` writes down which way the warps of one block take, with the `signals` to its mbarriers;
+`stored_tiles` says which tile of a matrix each block stores to.
 """
 
-from .block_paths import ANY_BARRIER, SECTOR, AccessCost, BlockPath, Visit, block_path, lookup_cycles
+from .block_paths import ANY_BARRIER, LINE, SECTOR, AccessCost, BlockPath, Visit, block_path, lookup_cycles
 from .counts import InstructionCounts, counters, instruction_counts, refine
+from .signals import Signal, SignalKind, kind_of
 from .stored_tiles import StoredMatrix, stored_elements, stored_tiles
 
 __all__ = [
     "ANY_BARRIER",
+    "LINE",
     "SECTOR",
     "AccessCost",
     "BlockPath",
     "InstructionCounts",
+    "Signal",
+    "SignalKind",
     "StoredMatrix",
     "Visit",
     "block_path",
     "counters",
     "instruction_counts",
+    "kind_of",
     "lookup_cycles",
     "refine",
     "stored_elements",

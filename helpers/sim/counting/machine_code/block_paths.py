@@ -7,7 +7,7 @@ the first warp to touch them brings them for all.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,15 +20,17 @@ from helpers.sim.code.sass_operands import SassAddress, SassRegister
 from helpers.sim.code.sites import CostRule
 from helpers.sim.counting import rules
 
-from .constants import cubin_constants, launch_constants
+from .constants import LOCAL_WINDOW, cubin_constants, launch_constants
 from .counts import sliced
 from .execute import SliceRun
+from .signals import Phases, Signal, SignalKind, counted, kind_of, place_of, shared_out
 from .values import LOW, CannotTell
 
 LINE, SECTOR = 128, 32  # bytes
 ANY_BARRIER = -1  # one whose number is not known
 _TAGS_PER_CYCLE = 4  # of the L1 cache
 _WORD = 4  # bytes
+_PARITY = 31  # bit of a look's operand
 _LOCAL_WORDS = 1 << 20  # of a lane, more than there are
 _COPIED = 16  # bytes of a lane's widest copy, and of each past L1
 _LOOKED_AT = 40  # executions of an instruction whose sectors are followed; later ones are taken to go on as the last of them
@@ -44,7 +46,7 @@ class AccessCost:
     wavefronts: of shared memory. lookups: cycles of the L1 cache for the lines of a load. sectors: 32 bytes each; fetched: those of
     them that come from L2, for which so many lines are `asked`. bringers: for each warp of the block the one that brings what it
     lacks (itself, or an earlier one), -1 where nothing is lacking; () for what is no load from device or local memory. local: it is of
-    local memory.
+    local memory. Of a store, asked are its lines; partial: those of them of which it writes a part of some sector.
     """
 
     warps: int
@@ -55,6 +57,7 @@ class AccessCost:
     bringers: tuple[int, ...] = ()
     asked: float = 0.0
     local: bool = False
+    partial: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Visit:
 
     A memory instruction without a cost was switched off by its guard, or stores to where data say. barriers: numbers of those that
     wait for so many threads, or have it in a register, by index, ANY_BARRIER where it is not known; one without was switched off, too.
+    signals: what is done to mbarriers, likewise.
     """
 
     start: int
@@ -70,6 +74,7 @@ class Visit:
     warps: int
     costs: Mapping[int, AccessCost]
     barriers: Mapping[int, int] = field(default_factory=dict)
+    signals: Mapping[int, Signal] = field(default_factory=dict)
 
     @property
     def instructions(self) -> int:
@@ -99,6 +104,8 @@ class PathRun(SliceRun):
     load whose address depends on data."""
 
     jumps = False
+    waits_end = True
+    private_stack = True  # what may have been stored there is forgotten
 
     def __init__(self, program, grid, block, constants, index: int, cached: int, scattered: Scattered):
         super().__init__(program, grid, block, constants, [index], True, _MOST_VISITS, (1, 1, 1))
@@ -114,20 +121,28 @@ class PathRun(SliceRun):
         self.latest: dict[int, AccessCost] = {}
         self.costs_now: dict[int, AccessCost] = {}
         self.barriers_now: dict[int, int] = {}
+        self.signals_now: dict[int, Signal] = {}
+        self.phases = Phases()
+        self.expected: dict[int, list[float]] = defaultdict(list)  # mbarrier -> bytes that each arrival expects, and …
+        self.brought: dict[int, list[tuple[dict[int, Signal], int, int]]] = defaultdict(list)  # … copies: signals of a visit, index, warp
         self.kept: list[tuple[SassInstruction, AccessCost, np.ndarray]] = []  # accesses to local memory in this visit
 
     def execute(self, part):
         block = self.program.block_of[part.pc]
         arrived = np.ones((1, 1, 1, self.lanes), bool) if part.mask is None else part.mask
         rows = self.by_warp(arrived).any(axis=-1).reshape(-1)
-        self.costs_now, self.barriers_now = {}, {}
+        self.costs_now, self.barriers_now, self.signals_now = {}, {}, {}
         warps = sum(1 << k for k, on in enumerate(rows) if on)
-        self.visits.append(Visit(block.start, block.end, warps, self.costs_now, self.barriers_now))
+        self.visits.append(Visit(block.start, block.end, warps, self.costs_now, self.barriers_now, self.signals_now))
         super().execute(part)
         self._reload()
 
     def observe(self, i, mask):
         super().observe(i, mask)
+        if i.row.points and i.row.op != "ld" and not self.program.private_stack:
+            place = self.address(next(s for s in i.sources if isinstance(s, SassAddress)))
+            if place is None or (place >> 32 == LOCAL_WINDOW).any():
+                self.forget_stack(mask)
         if i.index not in self.unknown_sites or i.row.op != "ld" or i.row.space not in ("global", "generic"):
             return
         taking_part = self._active(mask).reshape(-1, WARP).any(axis=1)
@@ -137,6 +152,8 @@ class PathRun(SliceRun):
         self.costs_now[i.index] = AccessCost(max(1, int(taking_part.sum())), 0.0, lookups, each, each, bringers, each)
 
     def perform(self, i, mask):
+        if kind_of(i):
+            self._signal(i)  # before its result, which may be where its address is
         super().perform(i, mask)
         if i.row.meets and _is_named(i):
             number = self.read(i.sources[0])
@@ -144,6 +161,59 @@ class PathRun(SliceRun):
             found = set(everywhere[self._active(self.mask)].tolist())
             if found:
                 self.barriers_now[i.index] = found.pop() if len(found) == 1 else ANY_BARRIER
+
+    def _signal(self, i) -> None:
+        """Write down what the lanes at work do to mbarriers: those of a warp to one of them."""
+        kind, place = kind_of(i), self.address(place_of(i))
+        if place is None:
+            raise CannotTell(f"which mbarrier it is depends on data: {i}")
+        rows, word = self._rows(place), self.read(i.sources[-1])
+        words = None if word is None else np.broadcast_to(word & LOW, (1, 1, 1, self.lanes)).reshape(rows.shape)
+        places, arrivals, amounts = [-1] * len(rows), [0] * len(rows), [0.0] * len(rows)
+        for warp, row in enumerate(rows):
+            lanes = np.flatnonzero(row >= 0)
+            if not len(lanes):
+                continue
+            where, mine = int(row[lanes[0]]), None if words is None else words[warp, lanes]
+            places[warp] = where
+            if kind is SignalKind.LOOK:
+                amounts[warp] = self.phases.advance(warp, where, None if mine is None else int(mine[0]) >> _PARITY & 1)
+            elif kind is SignalKind.BULK:
+                self.brought[where].append((self.signals_now, i.index, warp))
+            else:
+                each = [counted(i, None if mine is None else int(word)) for word in (lanes if mine is None else mine)]
+                if any(arrived is None or amount is None for arrived, amount in each):
+                    raise CannotTell(f"what an mbarrier waits for depends on data: {i}")
+                arrivals[warp], amounts[warp] = (sum(column) for column in zip(*each, strict=True))
+                if kind is SignalKind.INIT:
+                    arrivals[warp] = each[0][0]
+                    self.phases.begin(where)
+                elif amounts[warp] > len(lanes):
+                    self.expected[where].append(amounts[warp])
+        self.signals_now[i.index] = Signal(tuple(places), tuple(arrivals), tuple(amounts))
+
+    def share_out(self) -> None:
+        """Give copies the bytes that their mbarriers expect."""
+        for place, copies in self.brought.items():
+            for (signals, index, warp), amount in zip(copies, shared_out(self.expected[place], len(copies)), strict=True):
+                amounts = list(signals[index].amounts)
+                amounts[warp] = amount
+                signals[index] = replace(signals[index], amounts=tuple(amounts))
+
+    def stack_value(self, i, k):
+        """Also of an array whose index is known late."""
+        found = super().stack_value(i, k)
+        place = self.address(next(s for s in i.sources if isinstance(s, SassAddress)))
+        if found is not None or place is None or place.size == 1:
+            return found
+        places, active = np.broadcast_to(place, (1, 1, 1, self.lanes)), self._active(self.mask)
+        found = np.zeros_like(places)
+        for where in np.unique(places.reshape(-1)[active]):
+            word = self.lookup(f"stack+{where + _WORD * k}")
+            if word is None:
+                return None
+            found = np.where(places == where, word, found)
+        return found
 
     def add(self, i, cost, times: int = 1):
         super().add(i, cost, times)
@@ -163,7 +233,10 @@ class PathRun(SliceRun):
             elif space == "global" and i.row.op in ("ld", "cp.async"):
                 found = self._load(i, places, warps, found)
             elif space == "global":
-                self.stored.update((self._rows(places[-1]) // LINE).ravel().tolist())
+                rows = self._rows(places[-1])
+                self.stored.update((rows // LINE).ravel().tolist())
+                lines, partial = (float(counted.sum()) / warps for counted in stored_lines(rows, i.width))
+                found = replace(found, asked=lines, partial=partial)
         self.costs_now[index] = self.latest[index] = found
 
     def _rows(self, place) -> np.ndarray:
@@ -289,6 +362,17 @@ def copy_requests(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return np.minimum(*(np.count_nonzero(np.diff(np.sort(key, axis=1), axis=1, prepend=-1), axis=1) for key in keys))
 
 
+def stored_lines(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lines that warps' stores of so many bytes a lane reach, and those of them in which they write a part of some sector: [n, 32] byte
+    addresses (-1: idle lane) -> twice [n]. (On an H200 a line of the latter takes a cycle longer: log, run 42.)"""
+    lines, partial = np.zeros((2, len(addresses)), int)
+    for warp, row in enumerate(addresses):
+        written, counts = np.unique(np.unique(row[row >= 0][:, None] + np.arange(width)) // SECTOR, return_counts=True)
+        of_line = written * SECTOR // LINE
+        lines[warp], partial[warp] = len(np.unique(of_line)), len(np.unique(of_line[counts < SECTOR]))
+    return lines, partial
+
+
 def block_path(
     compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], index: int, cached: int,
     scattered: Scattered = lambda _: float(WARP),
@@ -314,6 +398,7 @@ def _path(compiled, grid, block, args, index: int, cached: int, usual: bool, sca
         constants |= cubin_constants(compiled.cubin, compiled.symbol)
         run = PathRun(program, grid, block, constants, index, cached, scattered)
         run.run()
+        run.share_out()
     except CannotTell as reason:
         return None, str(reason)
     new = {index: part / (every or 1) for index, (part, every) in run.new.items()}

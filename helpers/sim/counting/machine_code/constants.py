@@ -40,7 +40,7 @@ def launch_constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) ->
     if len(declared) != len(args):
         raise CannotTell(f"the kernel has {len(declared)} parameters, not {len(args)}")
     for k, (parameter, value) in enumerate(zip(declared, args, strict=True)):
-        data.extend(b"\0" * (-len(data) % parameter.align))
+        data.extend(b"\0" * (-(at_parameters + len(data)) % parameter.align))  # of the bank, not of the first one
         data.extend(_encode(parameter.type, parameter.nbytes, value, k))
     data.extend(b"\0" * (-len(data) % 4))
     words |= {at_parameters + i: int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)}

@@ -30,10 +30,12 @@ class _Part:
 
 
 class SliceRun:
-    """One launch (or some of its blocks) of the slice. jumps: over the trips of steady loops. most_lanes: of each block, the first ones,
-    if not all are wanted: whole warps, or warps of one lane (`warp`), where no lane hears of others."""
+    """One launch (or some of its blocks) of the slice. jumps: over the trips of steady loops. waits_end: whoever looks whether something
+    has come finds that it has. most_lanes: of each block, the first ones, if not all are wanted: whole warps, or warps of one lane
+    (`warp`), where no lane hears of others."""
 
     jumps = True
+    waits_end = False
     most_lanes: int | None = None
     warp = WARP
 
@@ -235,6 +237,16 @@ class SliceRun:
         """The address that an LDL or STL names, if it is known and the same for all threads."""
         place = self.address(next(s for s in i.sources if isinstance(s, SassAddress)))
         return place.item() if place is not None and place.size == 1 and not place.item() & 3 else None
+
+    def stack_value(self, i, k: int):
+        """The k-th word that an LDL loads, or None."""
+        place = self.stack_word(i)
+        return None if place is None else self.lookup(f"stack+{place + 4 * k}")
+
+    @property
+    def private_stack(self) -> bool:
+        """Does no store through a generic address reach what is spilled?"""
+        return self.program.private_stack
 
     def forget_stack(self, mask):
         """Something unknown was stored somewhere on the stack."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
-from helpers.sim.counting.machine_code.values import TRUE, known
+from helpers.sim.code.sass_operands import SassRegister
+from helpers.sim.counting.machine_code.values import TRUE, known, modified
 
 from .handlers import meaning_of, set_carries, set_register
 
@@ -17,6 +18,8 @@ def _to_uniform(launch, i, mask):
     """R2UR: the value of the warp's first active lane; a predicate tells the lanes that hold another one, for which what
     needs the value is done again."""
     value = mine = launch.read(i.sources[0])
+    if value is None and not launch.jumps:  # others of a warp need not know it, and all of it hears
+        value = mine = _known_to_the_first(launch, i.sources[0], mask)
     if value is not None and value.shape[-1] > 1:
         rows = launch.by_warp(value)
         if mask is None:
@@ -27,8 +30,23 @@ def _to_uniform(launch, i, mask):
             chosen = np.take_along_axis(rows, active.argmax(axis=-1)[..., None], axis=-1)
         shape = (*chosen.shape[:3], launch.lanes)
         value = np.broadcast_to(chosen, (*chosen.shape[:4], launch.warp)).reshape(shape)
-    set_register(launch, i, value, mask)
+    whole = mask if mask is None or launch.jumps else launch.per_warp(np.broadcast_to(mask, (1, 1, 1, launch.lanes)), np.any)
+    set_register(launch, i, value, whole)
     set_carries(launch, i, (None if value is None else mine != value,), mask)
+
+
+def _known_to_the_first(launch, operand, mask):
+    """What a register holds, if the first active lane of each warp knows it, else None."""
+    name = operand.name() if isinstance(operand, SassRegister) and not operand.zero else ""
+    if name not in launch.values or launch.known[name] is None:
+        return None
+    everywhere = (1, 1, 1, launch.lanes)
+    active, lanes = (np.broadcast_to(TRUE if one is None else one, everywhere) for one in (mask, launch.known[name]))
+    active, lanes = launch.by_warp(active), launch.by_warp(lanes)
+    first = np.take_along_axis(lanes, active.argmax(axis=-1)[..., None], axis=-1)[..., 0]
+    if not (first | ~active.any(axis=-1)).all():
+        return None
+    return modified(np.broadcast_to(launch.values[name], everywhere), operand.sign)
 
 
 @meaning_of("VOTE", "VOTEU")

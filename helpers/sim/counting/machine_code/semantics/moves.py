@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from helpers.sim.code.sass_operands import SassConstant, SassImmediate, SassIndexedConstant, SassRegister
+from helpers.sim.counting.machine_code.constants import LOCAL_WINDOW, SHARED_WINDOW
 from helpers.sim.counting.machine_code.values import ZERO, signed
 
-from .handlers import meaning_of, set_bits, set_register, split_sources
+from .handlers import meaning_of, set_bits, set_predicates, set_register, split_sources
 
 
 @meaning_of("MOV", "UMOV")
@@ -106,10 +107,9 @@ def _store_local(launch, i, mask):
 
 @meaning_of("LDL")
 def _load_local(launch, i, mask):
-    place, narrow = launch.stack_word(i), narrow_bits(i)
+    narrow, known = narrow_bits(i), launch.private_stack and i.index not in launch.program.in_parts
     for k in range(max(1, i.width // 4)):
-        known = place is not None and launch.program.private_stack and i.index not in launch.program.in_parts
-        value = launch.lookup(f"stack+{place + 4 * k}") if known else None
+        value = launch.stack_value(i, k) if known else None
         set_register(launch, i, _narrowed(value, i.modifiers) if narrow and value is not None else value, mask, k)
 
 
@@ -125,4 +125,13 @@ def _half_constant(launch, i, mask):
         high, low = (int(np.float16(v.value).view(np.uint16)) for v in values[2:])
         set_register(launch, i, np.full((1, 1, 1, 1), high << 16 | low, np.int64), mask)
         return
+    set_register(launch, i, None, mask)
+
+
+@meaning_of("QSPC")
+def _space(launch, i, mask):
+    """QSPC.E.S, .L: is a generic address one of shared memory, of local memory?"""
+    place = launch.address(i.sources[0])
+    window = SHARED_WINDOW if i.has("S") else LOCAL_WINDOW if i.has("L") else None
+    set_predicates(launch, i, (None if place is None or window is None else place >> 32 == window,), mask)
     set_register(launch, i, None, mask)
