@@ -237,7 +237,8 @@ _NOT_TOLD_APART = (
     "from device code, and was not left out.\n      → Mend the braces, or delete the host code: the course allocates, copies and launches."
 )
 _LATER = re.compile(r"\bconcept\s+\w+\s*=|\b(requires|consteval|constinit)\b")  # words of C++20 where they are no names
-_LATER_MESSAGE = re.compile(r"C\+\+20 feature|argument list for variable template")  # the second: a concept in place of typename
+# The second: a concept in place of typename; the third: a bit-field with a value of its own.
+_LATER_MESSAGE = re.compile(r"C\+\+20 feature|argument list for variable template|data member initializer is not allowed")
 _STANDARD = "This is C++20, and the standard here an older one: add options=['-std=c++20'] (in the magic: -o=-std=c++20)."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 import helpers
 from helpers.element_types import element_type
 from helpers.errors import LaunchError, RunError
-from helpers.model.predict import fitted
+from helpers.model import hardware
+from helpers.model.cycles.chip import figures
 from helpers.run import gemm, product_runs
 from helpers.run.kernel import Kernel
 from helpers.run.launch_arguments import NO_MAP, launch_arguments
@@ -98,7 +100,9 @@ def test_counting_some_blocks_equals_counting_all(text, monkeypatch):
 def test_a_predicted_time_has_what_the_copies_cost():
     kernel = helpers.compile(PLAIN)
     aligned, copied = (gemm.count(kernel, Problem(64, 64, 64, pad_a=pad)) for pad in (0, 1))
-    launched = fitted().launch_microseconds / 1e3  # a copy is a launch of its own
+    fixed, gpu = figures()["launch"], hardware.gpu("H200 SXM")
+    blocks = math.prod(aligned.grid)
+    launched = (fixed["microseconds"] + fixed["begun"] * blocks / gpu.clock_mhz) / 1e3  # a copy is a launch of its own
     more = copied.predict().milliseconds - aligned.predict().milliseconds - launched
     assert copied.problem["copies"] == 1 and copied.problem["copied"] == 2 * 64 * 64 * 2
     assert more == pytest.approx(2 * 64 * 64 * 2 / 4.8e9, rel=0.05)

@@ -177,6 +177,7 @@ LATER = [
     "template <typename T> __device__ T f(T x) { if constexpr (requires { x + 1; }) return x; else return 0; }",
     "#include <concepts>\ntemplate <std::floating_point T> __device__ T f(T x) { return x; }",
     "__device__ consteval float f(float x) { return x; }",
+    "struct Two { unsigned low : 4 = 3; };\n__device__ float f(float x) { Two t; return x + t.low; }",
     "__device__ float f(float x) { return []<int N>(float v) { return v; }.template operator()<1>(x); }",
 ]
 

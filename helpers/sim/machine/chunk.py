@@ -248,6 +248,7 @@ class Chunk(Lanes):
             if mask is None:
                 mask = np.ones((1,) * self.nd, bool)
             self.exited = mask if self.exited is None else self.exited | mask
+            self.held.clear()  # those who waited for them look again
             self.turns = 0
             return
         self.held.discard(target)

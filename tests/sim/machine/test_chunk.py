@@ -546,3 +546,23 @@ def test_a_warp_that_tries_for_a_lock_lets_the_one_that_has_it_go_on(blocks, thr
     lock, total = np.zeros(1, np.int32), np.zeros(32, np.int32)
     run = helpers.compile(source).launch(blocks, threads, (lock, total), on="cpu", counters=False, seconds=20)
     assert not run.findings and (total == blocks * threads // 32).all()
+
+
+@pytest.mark.parametrize("blocks", [4, 1025])
+def test_lanes_that_have_left_are_not_waited_for(blocks):
+    """Also where another warp looks at an mbarrier meanwhile, and where there are more blocks than the machine runs at a time."""
+    source = """extern "C" __global__ void f(int* out) {
+        __shared__ unsigned long long bar;
+        const unsigned at = (unsigned)__cvta_generic_to_shared(&bar);
+        if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(at) : "memory");
+        __syncthreads();
+        if (threadIdx.x < 32)
+            asm volatile("{ .reg .pred P; W: mbarrier.try_wait.parity.shared::cta.b64 P, [%0], 0; @!P bra W; }" :: "r"(at) : "memory");
+        else if (threadIdx.x == 32) {
+            out[blockIdx.x] = __shfl_sync(~0u, 7, 0);
+            asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at) : "memory");
+        }
+    }"""
+    out = np.zeros(blocks, np.int32)
+    helpers.compile(source, arch="sm_90a").launch(blocks, 64, (out,), on="cpu", counters=False, seconds=20)
+    assert (out == 7).all()
