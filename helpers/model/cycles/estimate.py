@@ -669,20 +669,9 @@ class _Launch:
         crowded = min(1.0, self.resident * self.path.warps / self.chip["latency.crowd_warps"])
         own = self.path.own if self.depth else ()
         found = Multiprocessor(
-            self.code,
-            visits,
-            self.path.warps,
-            resident,
-            self.chip,
-            self.active,
-            marks,
-            away,
-            watched,
-            crowded,
-            self.path.new,
-            own,
+            self.code, visits, self.path.warps, resident, self.chip, self.active, marks, away, watched, crowded, self.path.new, own,
             followed,
-        ).run()
+        ).run()  # fmt: skip
         if found.issued < executed:
             raise _UnknownError(_STUCK)
         return found
