@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.patches import Patch
 
-from helpers.errors import CourseError, quote, statement_line
+from helpers.errors import CourseError, plural, quote, statement_line
 from helpers.model import hardware
 from helpers.model.cycles.multiprocessor import WORDS, WarpState
 
@@ -72,7 +72,7 @@ def launched(run) -> str:
     if not hasattr(run, "predict"):
         raise NothingToSee("The model knows launches, and this is none.")
     found = run.problem.get("problem")
-    return str(found) if found is not None else f"{math.prod(run.grid):,} blocks of {math.prod(run.block)} threads"
+    return str(found) if found is not None else f"{plural(math.prod(run.grid), 'block')} of {plural(math.prod(run.block), 'thread')}"
 
 
 def colour_of(word: str) -> str:

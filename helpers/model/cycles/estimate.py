@@ -25,9 +25,9 @@ from helpers.model.occupancy import occupancy
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.ptx import directives
-from helpers.sim.code.sass import SassFunction, SassInstruction
+from helpers.sim.code.sass import SassFunction, SassInstruction, parse
 from helpers.sim.counting import names
-from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_path
+from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_path, kind_of
 
 from .chip import Chip, chip
 from .multiprocessor import Away, Multiprocessor, Simulated, Spell, WarpState
@@ -259,6 +259,10 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     fit = occupancy(gpu, math.prod(run.block), compiled.registers, shared)
     if not fit.blocks_per_sm:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
+    function = parse(compiled.sass).get(compiled.symbol)
+    cluster = math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,)))
+    if cluster > 1 and function is not None and any(map(kind_of, function.instructions)):
+        return None, "the model of cycles does not know mbarriers of blocks in a cluster"
     blocks = math.prod(_grid(run))
     most, *_ = compiled.constants.get("persistent") or (fit.blocks_per_sm,)
     resident = min(fit.blocks_per_sm, most, math.ceil(blocks / gpu.sms))
@@ -273,11 +277,6 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         return None, "how many instructions run is not known"
     code = scheduled(path.function, compiled.cubin, parts)
     matrix = [i for i in path.function.instructions if code[i.index].pipe == "tensor"]
-    if (
-        any(visit.signals for visit in path.visits)
-        and math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,))) > 1
-    ):
-        return None, "the model of cycles does not know mbarriers of blocks in a cluster"
     if stores_in_bulk(path.function) and any(code[i.index].kind == PRODUCT for i in matrix):
         return None, "the model of cycles does not know products of warpgroups that are stored in bulk"
     unknown = sorted({i.name for i in matrix if matrix_cycles(i, parts) is None})

@@ -751,6 +751,8 @@ class Multiprocessor:
         elif step.kind in (ARRIVE, LANDED):
             place, arrivals, amount = (each[warp.number] for each in (cost.places, cost.arrivals, cost.amounts))
             taken, there, port = self.look if amount > arrivals else self.arrive, now, self.between_signals
+            if step.drops and (barrier := self.mbarriers.get((warp.block, place))):
+                barrier.arrivals -= arrivals
             if not step.initial:
                 self._tell(warp, place, arrivals, amount, max(now, warp.copied) if step.kind == LANDED else now)
         elif step.kind == LOOK:

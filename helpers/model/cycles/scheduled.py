@@ -60,6 +60,7 @@ class Scheduled:
     gives_way: other warps that can issue go first. dispatch: cycles until its sub-partition may issue the next one, of whatever warp.
     rejoins: threads that have parted meet at it. barrier: its number. meets: warps that it waits for, 0: all of the block. arrives: its
     warp goes on at once. closes: it is the last of a group of products. initial: it says how many arrivals an mbarrier waits for.
+    drops: later phases of the mbarrier do not wait for who arrives so.
     """
 
     index: int
@@ -88,6 +89,7 @@ class Scheduled:
     arrives: bool = False
     closes: bool = False
     initial: bool = False
+    drops: bool = False
 
     @property
     def named(self) -> bool:
@@ -107,8 +109,8 @@ def scheduled(function: SassFunction, cubin: bytes, chip: Chip) -> tuple[Schedul
 
 
 def stores_in_bulk(function: SassFunction) -> bool:
-    """Does it copy to device memory by TMA?"""
-    return any(i.name in _BULK_STORES for i in function.instructions)
+    """Does it copy to device memory by TMA or cp.async.bulk?"""
+    return any(i.name in _BULK_STORES or (i.row.op == "cp.async.bulk" and kind_of(i) is None) for i in function.instructions)
 
 
 def control_words(symbol: str, instructions: Sequence[SassInstruction], cubin: bytes) -> list[int]:
@@ -161,6 +163,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         arrives=kind == BARRIER and i.has("ARV"),
         closes=kind == PRODUCT and _GROUP in i.operands,
         initial=kind == ARRIVE and kind_of(i) is SignalKind.INIT,
+        drops=kind == ARRIVE and i.has("OPTOUT"),
     )
 
 

@@ -132,6 +132,39 @@ def test_a_trip_is_that_of_who_consumes():
     assert trips[1].cycles == pytest.approx(trips[1].trips * trips[1].per_trip, rel=0.1), "nearly all of it is the loop"
 
 
+def test_who_drops_out_is_not_waited_for_again():
+    """One of three warps arrives once and for all, where the others arrive each time."""
+    source = (
+        BEGIN
+        + """
+    extern "C" __global__ void drops(float* y, int n) {
+        __shared__ u64 met;
+        if (threadIdx.x == 0) init(&met, 65);
+        __syncthreads();
+        if (threadIdx.x >= 64) {
+            if (threadIdx.x == 64) asm volatile("mbarrier.arrive_drop.shared.b64 _, [%0];" :: "r"(at(&met)) : "memory");
+            return;
+        }
+        #pragma unroll 1
+        for (int i = 0; i < n; i++) { arrive(&met); wait(&met, i & 1); }
+        y[threadIdx.x] = n;
+    }"""
+    )
+    run = kernel.compile(source, arch="sm_90a").launch(1, 96, [np.zeros(64, np.float32), 16], on="cpu", findings=False)
+    found, why = estimate(run, H200, NEAR)
+    assert found is not None, why
+    assert found.trips == pytest.approx(16, abs=1)
+
+
+def test_mbarriers_of_a_cluster_are_refused_before_anything_is_run(monkeypatch):
+    source = TILES.replace("__global__ void", "__global__ void __cluster_dims__(2)")
+    args = [tensor_map(np.zeros((1024, 32), np.float32), (32, 32)), np.zeros(128, np.float32), 4]
+    run = kernel.compile(source, arch="sm_90a").launch(2, 128, args, on="cpu", findings=False)
+    monkeypatch.setattr("helpers.model.cycles.estimate._path", None)
+    found, why = estimate(run, H200)
+    assert found is None and why == "the model of cycles does not know mbarriers of blocks in a cluster"
+
+
 def test_a_phase_that_nobody_ends_has_no_time_by_cycles():
     """Two warps arrive where the mbarrier waits for three."""
     made = kernel.compile(TILES.replace("init(&empty[s], 3)", "init(&empty[s], 4)"), arch="sm_90a")
