@@ -147,6 +147,11 @@ class _Warp:
         self.throttled_until = self.served = 0.0
         self.passed = 0
 
+    @property
+    def ended(self) -> bool:
+        """Has it issued all that it has?"""
+        return self.position == len(self.steps)
+
 
 def _waits_for(warp: _Warp, board: int) -> int:
     """The state of a warp that waits for a scoreboard."""
@@ -466,7 +471,7 @@ class Multiprocessor:
         self._send(chosen, step, cost, visit, at)
         chosen.position += 1
         chosen.last, chosen.base, chosen.why, chosen.held = at, at + step.stall + step.rejoins * self.rejoin, _WAIT, self.held[place]
-        if chosen.position == len(chosen.steps):
+        if chosen.ended:
             self._end(chosen, at)
         elif step.kind == BARRIER and (cost is not None or not step.named):
             self._arrive(chosen, step, step.barrier if cost is None else cost, at)
@@ -558,7 +563,7 @@ class Multiprocessor:
             other.end += step.latency
             for group in other.groups:
                 group[0] += step.latency
-            if other.warp.steps[other.warp.position][0].kind == SUMS:
+            if not other.warp.ended and other.warp.steps[other.warp.position][0].kind == SUMS:
                 self._settle(other.warp)
 
     def _copy_in_bulk(self, warp: _Warp, step: Scheduled, signal, at: float) -> None:
@@ -819,7 +824,7 @@ class Multiprocessor:
 
     def _look_again(self, warp: _Warp) -> None:
         """At a warp that waited for what nobody knew."""
-        if warp.ready == _NEVER and not warp.at_barrier and warp.position < len(warp.steps):
+        if warp.ready == _NEVER and not warp.at_barrier and not warp.ended:
             self._settle(warp)
 
     def _load(self, warp: _Warp, step: Scheduled, cost, visit: int, now: float, begun: float) -> tuple[float, float]:

@@ -512,3 +512,12 @@ def test_a_tensor_core_goes_on_with_the_warpgroup_that_it_works_for():
     run = Multiprocessor([replace(step, index=k) for k, step in enumerate(code)], [Visit(0, 4, 0b10001, {})], 8, 1, H200).run()
     waited = run.rest[2][WarpState.BARRIER]
     assert waited == pytest.approx(200 + 400 + 2 * H200["tensor.warpgroup"], rel=0.05)
+
+
+@pytest.mark.parametrize(("stays", "ends"), [(0b00001, 0b10000), (0b10000, 0b00001)])
+def test_a_warp_may_end_before_its_products_do(stays, ends):
+    """Nobody has to wait for sums that nobody reads; others of its tensor core still come before what it has not begun."""
+    product = replace(PLAIN, kind=PRODUCT, pipe="tensor", latency=100.0, closes=True)
+    code = [replace(step, index=k) for k, step in enumerate((product, replace(PLAIN, stall=15), product, product, PLAIN))]
+    visits = [Visit(0, 2, stays, {}), Visit(3, 5, ends, {}), Visit(2, 3, stays, {})]
+    assert Multiprocessor(code, visits, 8, 1, H200).run().issued == 5

@@ -152,8 +152,8 @@ class PathRun(SliceRun):
         self.costs_now[i.index] = AccessCost(max(1, int(taking_part.sum())), 0.0, lookups, each, each, bringers, each)
 
     def perform(self, i, mask):
-        if kind_of(i):
-            self._signal(i)  # before its result, which may be where its address is
+        if kind := kind_of(i):
+            self._signal(i, kind)  # before its result, which may be where its address is
         super().perform(i, mask)
         if i.row.meets and _is_named(i):
             number = self.read(i.sources[0])
@@ -162,9 +162,9 @@ class PathRun(SliceRun):
             if found:
                 self.barriers_now[i.index] = found.pop() if len(found) == 1 else ANY_BARRIER
 
-    def _signal(self, i) -> None:
+    def _signal(self, i, kind: SignalKind) -> None:
         """Write down what the lanes at work do to mbarriers: those of a warp to one of them."""
-        kind, place = kind_of(i), self.address(place_of(i))
+        place = self.address(place_of(i))
         if place is None:
             raise CannotTell(f"which mbarrier it is depends on data: {i}")
         rows, word = self._rows(place), self.read(i.sources[-1])
