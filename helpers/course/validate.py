@@ -21,8 +21,8 @@ from typing import Any
 
 from helpers.errors import CourseError
 from helpers.model import hardware
+from helpers.model.cluster_places import hangs_over
 from helpers.model.predict import VALIDATION, demand, kernel_class
-from helpers.model.tensor_cores import hangs_over
 
 from . import recorded_launches, recorded_search, recorded_states, recorded_variants, rungs, steps, strategy
 from .fit import on_lanes
@@ -31,7 +31,7 @@ from .sweep import variant
 DEVICE = "H200 SXM"
 FITTED = (1024, 4096)  # M = N = K
 LEAST, MOST = 512, 8192
-SPLIT = 4104  # the size by which the model learned what rows cost that begin within lines (chip.toml, warpgroup.split)
+SPLIT = 4104  # the size by which the model learned what rows cost that begin within lines (chip.toml, bulk.split)
 TENSOR_GROUPS = ("tensor_fitted", "tensor_steps_at_other_sizes", "tensor_other_constants")
 LAUNCHED = "launches"
 SPILLING, SPILLING_FITTED = "spilling", "spilling_fitted"  # steps of which more blocks have to fit than have room for their registers

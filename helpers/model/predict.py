@@ -1,8 +1,7 @@
 """How long a launch should take on a GPU you may not have.
 
-Where the way of its warps through the machine code is known, `cycles` lets them run it on one multiprocessor, cycle by cycle; of kernels
-that feed tensor cores in clusters of blocks it is `tensor_cores` that knows. What follows here is for the rest (branches on data), and
-for what limits a launch: a throughput model with a latency term.
+Where the way of its warps through the machine code is known, `cycles` lets them run it on one multiprocessor, cycle by cycle. What
+follows here is for the rest (branches on data), and for what limits a launch: a throughput model with a latency term.
 
 Per SM, a kernel needs so many cycles of each unit, and the unit it needs longest decides (a roofline per unit):
 
@@ -67,7 +66,6 @@ _LOCAL = "L2 (stores to local memory, which all go through to it)"
 _PEAKS = ("FP32 arithmetic", "FP64 arithmetic", tensor_cores.TENSOR_UNIT, "DRAM bandwidth", _ATOMICS, _PARTS, _LOCAL)
 _OF_THE_GPU = ("DRAM bandwidth", _ATOMICS, _PARTS, _LOCAL)  # shared by all multiprocessors; all else each has for itself
 _KEPT_BUSY = 0.75  # share of the time from which a unit is what limits a launch
-_WORTH_SAYING = 0.1  # share of the time that a unit rests for one thing
 _UNIT, _COUNTED_UNIT = "unit", "of the units whose work was counted"  # without machine instructions, that of others is not known
 _FEW = 8  # FMAs per load from shared memory that a tile in registers exceeds
 
@@ -518,30 +516,22 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     if not need.mix:
         need = replace(need, mix=mixes.written(run.kernel.compiled))
     why = names.in_words(why)
-    known, tiled = walked.cycles if walked else None, None
-    if walked is None and need.matrix_types and problem is not None:
-        tiled, instead = tensor_cores.tiled(run, parts, need.fp32_warps)
-        known, why = (tiled.cycles, "") if tiled else (None, instead or why)
-    clock, launch = (
-        device.clock_mhz,
-        constants.launch_microseconds if why else parts["launch.microseconds"],
-    )
-    if known is not None and not why:
+    clock, launch = device.clock_mhz, parts["launch.microseconds"] if walked else constants.launch_microseconds
+    if walked:
         if need.matrix_types:
             pipe = need.product / 2 / device.sms / tensor_cores.fmas(device, need.matrix_types)
-            slower = walked.off_peak if walked else 1.0
-            terms |= tiled.terms if tiled else {tensor_cores.TENSOR_UNIT: slower * pipe * _quantised(need.blocks, device.sms)}
-        if walked and problem is None and need.least_bytes <= device.l2_bytes:
+            terms[tensor_cores.TENSOR_UNIT] = walked.off_peak * pipe * _quantised(need.blocks, device.sms)
+        if problem is None and need.least_bytes <= device.l2_bytes:
             terms["DRAM bandwidth"] /= walked.batch  # the first of the launches that are timed together fetches it for all
         hard = max(terms[name] for name in _PEAKS if name in terms)
-        waiting = together(known, terms["DRAM bandwidth"], parts["device.sharpness"])
+        waiting = together(walked.cycles, terms["DRAM bandwidth"], parts["device.sharpness"])
         total = max(waiting, hard)  # a kernel that does less than it says is no faster than the hardware
         terms.pop("latency", None)
         if max(terms.values()) < _KEPT_BUSY * total:
             terms["latency"] = total
         if need.matrix_types:
             clock = tensor_cores.clock_mhz(parts, pipe / total, total / clock, need.matrix_types)
-    if not why:
+    if walked:
         launch += parts["launch.begun"] * min(need.blocks, round(need.blocks / waves)) / device.clock_mhz
     fixed = launch * device.clock_mhz
     copies = run.problem.get("copied", 0) / (device.dram_gbs * 1e6) + run.problem.get("copies", 0) * launch / 1e3  # launched before it
@@ -552,15 +542,13 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     working = blocks if blocks < device.sms else 0  # multiprocessors, where others have nothing to do
     told = limiter == "latency" or limiter not in terms or limiter in _OF_THE_GPU  # or it is not of a multiprocessor
     states = _by_share(walked.states) if walked else {}
-    if limiter == tensor_cores.TENSOR_UNIT and (idle := terms.get(tensor_cores.STORING, 0.0) / total) > _WORTH_SAYING:
-        limiter += f", which rest for {idle:.0%} of the time while results are stored"
-    elif limiter == "latency":
+    if limiter == "latency":
         having = f": {working} of {device.sms} multiprocessors have a block" if working else ""
         limiter = f"latency ({fraction:.0%} occupancy{' at most' if having else ''}, {waves:.2g} waves{having})"
         waits = [name for name in states if name not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])][:2]
         if waits:
             limiter += f"; warps wait most in the states {' and '.join(waits)}"
-        fullest = max((name for name in terms if name not in ("latency", tensor_cores.STORING)), key=lambda name: terms[name])
+        fullest = max((name for name in terms if name != "latency"), key=lambda name: terms[name])
         limiter += f"; the fullest {_UNIT if need.instructions else _COUNTED_UNIT} is {_named(fullest, terms, total, of_load_store)}"
     elif limiter in terms and limiter != tensor_cores.TENSOR_UNIT:
         limiter = _named(limiter, terms, total, of_load_store)

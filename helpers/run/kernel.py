@@ -70,11 +70,11 @@ class Run:
     """What one launch did.
 
     on: 'cpu' (the SIMT machine) or 'gpu'. milliseconds: device time from events on a GPU, None on the CPU, where a
-    time would say nothing about the kernel. sampled: counters were scaled up from some of the blocks. first_tiles: how a few
-    warps load their first tiles, as a trace, where the launch is a product of the course; None elsewhere. first_stages: likewise, with so
-    many elements of K, all that its first block does for one tile. remarks: sentences about
-    what the course did for this launch besides, such as copying a matrix that TMA cannot take. passes: the launches in the SIMT
-    machine of what came before it (see `run.passes`); their counters are their own.
+    time would say nothing about the kernel. sampled: counters were scaled up from some of the blocks. first_tiles: how
+    a few warps load their first tiles, as a trace, where the launch is a product of the course; None elsewhere.
+    remarks: sentences about what the course did for this launch besides, such as copying a matrix that TMA cannot
+    take. passes: the launches in the SIMT machine of what came before it (see `run.passes`); their counters are their
+    own.
     """
 
     kernel: Kernel
@@ -89,7 +89,6 @@ class Run:
     timing: Any = field(default=None, repr=False)
     problem: Mapping[str, Any] = field(default_factory=dict, repr=False)
     first_tiles: Callable[[], Trace | None] = field(default=lambda: None, repr=False)
-    first_stages: Callable[[int], Trace | None] = field(default=lambda k: None, repr=False)
     remarks: tuple[str, ...] = ()
     passes: tuple[Run, ...] = ()
     unfilled: tuple[str, ...] = ()

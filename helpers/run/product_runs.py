@@ -116,8 +116,8 @@ def _of_product(done: Run, problem: Problem, shape: Geometry, arrays, given: Lau
         product["copies"] = len(given.copies)
         product["copied"] = sum(copy.rows * (copy.row_bytes + copy.target_pitch) for copy in given.copies)  # bytes read and written
     told = (*(f"{remark} ({how})." for remark in given.remarks), *filter(None, (taken_for_bias(done.kernel),)), *done.remarks)
-    first_tiles, first_stages = (functools.partial(how, done.kernel, problem) for how in (_first_tiles, _stages))
-    return replace(done, problem=product, first_tiles=first_tiles, first_stages=first_stages, remarks=told, passes=tuple(passes))
+    first_tiles = functools.partial(_first_tiles, done.kernel, problem)
+    return replace(done, problem=product, first_tiles=first_tiles, remarks=told, passes=tuple(passes))
 
 
 def _first_tiles(kernel: Kernel, problem: Problem) -> Trace:
@@ -136,16 +136,6 @@ def _tiles_of_middle(kernel: Kernel, problem: Problem, arrays) -> Trace:
     middle = math.prod(geometry(kernel).grid(problem.m, problem.n, problem.batch)) // 2
     seen = TraceFilter(blocks={middle}, warps={0, 1, 2, 3}, iterations=range(4), spaces={"global"})
     return run(kernel, problem, on="cpu", arrays=arrays, blocks=[middle], trace=seen, counters=False, findings=False).trace
-
-
-def _stages(kernel: Kernel, problem: Problem, k: int) -> Trace:
-    """What the first block does for its tile, on made-up data, for at most so many elements of K, where a cluster is the whole grid."""
-    shape = geometry(kernel)
-    m, n = (min(whole, tile * size) for whole, tile, size in zip((problem.m, problem.n), shape.tile, shape.cluster[1::-1], strict=True))
-    some = replace(problem, m=m, n=n, k=min(problem.k, k), batch=1)
-    return run(
-        kernel, some, on="cpu", trace=TraceFilter(blocks={0}), multiprocessors=math.prod(shape.cluster), counters=False, findings=False
-    ).trace
 
 
 def count(kernel: Kernel, problem: Problem, progress: Callable[[int, int], None] | None = None) -> Run:

@@ -528,6 +528,10 @@ CLAIMS = (
           lambda: logged(r"A box of 1 KB \(8 rows of 128 bytes\) is there (\d+) cycles after it is asked for, of 4 KB \d+, of 8 KB (\d+)")),
     Claim(16, "a warp that waits for another one's arrival goes on after {}.",
           lambda: logged(r"From an arrival until the other warp goes on (\d+) cycles")),
+    Claim(17, "an arrival in the other block is heard of {} cycles later than one that stays",
+          lambda: logged(r"an arrival that goes to another block is heard of (\d+) cycles later than one that stays")),
+    Claim(17, "a box of 8 KB that leaves for $C$ has been read after {}, and each one behind it takes {} more", lambda: logged(
+        r"A box of 8 KB that leaves\* has been read after (\d+) cycles, two, four and eight after [\d, and]+; in a stream one takes (\d+),")),
     Claim(17, "A block's next tile often lies in the same panel, whose rows of $A$ the blocks have just read between them",
           holds=lambda: all(0.6 < np.mean([panel for panel, _ in next_tiles(size)]) < 1 and not any(rows for _, rows in next_tiles(size))
                             for size in (4096, 8192))),

@@ -1,9 +1,11 @@
 """The time of a launch: the way of one block's warps, cut to a few trips of its main loop, run on one multiprocessor, and stretched.
 
-The middle block stands for all. How many trips it really takes follows from the counted instructions of the launch. What one trip
-takes is the slope of the simulation once it is under way. Blocks come in turns of as many as fit on a multiprocessor; the one with the
-most blocks ends last, and of these the slowest. What is not in L2 is waited for once for each line: by a block that has a multiprocessor
-to itself; of several each hides the others' waits. Code beyond what is there before a kernel begins comes from DRAM in a first launch.
+The middle block stands for all, of clusters the first of the middle one. How many trips it really takes follows from the counted
+instructions of the launch. What one trip takes is the slope of the simulation once it is under way. Blocks come in turns of as many as
+fit on a multiprocessor; the one with the most blocks ends last, and of these the slowest. Blocks that walk tiles begin one before the
+last one's results have left: two of them are run, and each further one takes what the second adds. What is not in L2 is waited for once
+for each line: by a block that has a multiprocessor to itself; of several each hides the others' waits. Code beyond what is there before a
+kernel begins comes from DRAM in a first launch.
 """
 
 from __future__ import annotations
@@ -19,21 +21,23 @@ from fractions import Fraction
 from typing import Any
 
 from helpers.errors import CourseError
+from helpers.model.cluster_places import cluster_of, hangs_over, most_blocks
 from helpers.model.device_memory import device_memory
-from helpers.model.hardware import GPU
+from helpers.model.hardware import GPU, SUB_PARTITIONS
 from helpers.model.occupancy import occupancy
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.lines import cell_lines
-from helpers.sim.code.ptx import directives
-from helpers.sim.code.sass import SassFunction, SassInstruction, parse
+from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.counting import names
-from helpers.sim.counting.machine_code import SECTOR, BlockPath, Visit, block_path, kind_of
+from helpers.sim.counting.machine_code import NEIGHBOURS, SECTOR, BlockPath, BulkCopy, Surroundings, Visit, block_path, bulk_copies
 
+from .bulk_rates import Rate, rates
 from .chip import Chip, chip
 from .multiprocessor import Away, Multiprocessor, Simulated, Spell, WarpState
-from .scheduled import PRODUCT, Scheduled, matrix_cycles, scheduled, stores_in_bulk
+from .scheduled import PRODUCT, Scheduled, matrix_cycles, scheduled
 
 FEWEST_TRIPS, MOST_TRIPS = 5, 9  # of the main loop that are simulated; the first third of them settles
+_STEADY_TRIPS = 24  # … of loops that wait for mbarriers
 LEAST_TRIPS = 3  # … where more of them would be too many instructions
 _MOST_STAGES = 4  # that take turns, so that a trip of a loop is like the one so many before it
 _TRIPS = 6  # that a path has to have, so that blocks which share a multiprocessor have come to be as far apart as they stay
@@ -202,9 +206,9 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
         first, cold = launch.first_times(whole, cycles)
     except _UnknownError as unknown:
         return None, str(unknown)
-    slowest = launch.slowest(whole) * cycles
+    once = launch.slowest(whole) * cycles + parts["launch.drain"] + (parts["bulk.map"] if launch.rates else 0.0)
     each, misses = parts["code.cold_miss"], launch.cold_misses()
-    cycles, cold = cycles + slowest, max(cold, cycles) + slowest + each * len(misses)
+    cycles, cold = cycles + once, max(cold, cycles) + once + each * len(misses)
     together = _batch(cold, parts)
     cycles += (cold - cycles) / together
     turns = launch.most // launch.resident
@@ -259,26 +263,26 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     fit = occupancy(gpu, math.prod(run.block), compiled.registers, shared)
     if not fit.blocks_per_sm:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
-    function = parse(compiled.sass).get(compiled.symbol)
-    cluster = math.prod(directives(compiled.ptx, compiled.symbol).get("reqnctapercluster", (1,)))
-    if cluster > 1 and function is not None and any(map(kind_of, function.instructions)):
-        return None, "the model of cycles does not know mbarriers of blocks in a cluster"
+    cluster, problem = math.prod(cluster_of(compiled)), run.problem.get("problem")
     blocks = math.prod(_grid(run))
-    most, *_ = compiled.constants.get("persistent") or (fit.blocks_per_sm,)
-    resident = min(fit.blocks_per_sm, most, math.ceil(blocks / gpu.sms))
+    each, *slices = compiled.constants.get("persistent") or (fit.blocks_per_sm,)
+    if math.prod(slices) > 1:
+        return None, "the model does not know blocks that share the tiles of C"
+    if problem is not None and hangs_over(compiled, problem.m, problem.n):
+        return None, "the model does not know clusters of which a block lies outside of C, whose copies are slow"
+    resident = min(fit.blocks_per_sm, each, math.ceil(blocks / gpu.sms))
     l1 = _l1(gpu, fit.blocks_per_sm * (shared + gpu.capability.shared_reserved))
-    path, why, share, depth = _path(run, compiled, l1 // resident // SECTOR)
+    copies = {} if problem is None else _copies(run, compiled, problem.k)
+    path, why, share, depth = _path(run, compiled, l1 // resident // SECTOR, copies)
     if path is None:
         return None, why
     blocks = math.ceil(blocks * share)
-    most = math.ceil(blocks / gpu.sms)
+    most = most_blocks(blocks, gpu, cluster, resident, each if "tiles" in run.problem else 0)
     resident = min(resident, most)
     if not (total or path.usual or any(visit.signals for visit in path.visits)):
         return None, "how many instructions run is not known"
     code = scheduled(path.function, compiled.cubin, parts)
     matrix = [i for i in path.function.instructions if code[i.index].pipe == "tensor"]
-    if stores_in_bulk(path.function) and any(code[i.index].kind == PRODUCT for i in matrix):
-        return None, "the model of cycles does not know products of warpgroups that are stored in bulk"
     unknown = sorted({i.name for i in matrix if matrix_cycles(i, parts) is None})
     if unknown:
         return None, f"the model of cycles does not know {' and '.join(unknown)}"
@@ -290,7 +294,12 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         memory = device_memory(run)
         launch = replace(launch, new=memory.new, kept=memory.read + memory.written <= gpu.l2_bytes)
     else:
-        launch = replace(launch, beyond=_beyond(run, parts))
+        beyond, instructions = _beyond(run, parts), path.function.instructions
+        launch = replace(launch, beyond=beyond, rates=rates(instructions, copies, run, cluster, beyond, parts))
+    if "tiles" in run.problem and depth and most >= 2 * resident:
+        two, _, _ = _path_of(run, compiled, l1 // resident // SECTOR, copies, depth, 2)
+        if two is not None:
+            launch = replace(launch, walked=replace(launch, path=two, each=2 * known if known else None, tiles=2, known={}))
     return launch, ""
 
 
@@ -304,16 +313,17 @@ def _beyond(run, parts: Chip) -> float:
     return min(1.0, max(0.0, (read / room - 1) * _THRASHED))
 
 
-def _grid(run) -> tuple[int, int, int]:
+def _grid(run, tiles: int = 1) -> tuple[int, int, int]:
     """Blocks. Of a persistent kernel as many as there are tiles, and parts of them: a multiprocessor walks one tile after the other,
-    whether its blocks do or others take their place."""
+    whether its blocks do or others take their place. tiles: those that each block is to walk."""
     if "tiles" not in run.problem:
         return run.grid
     _, *parts = run.kernel.compiled.constants["persistent"]
-    return math.prod((run.problem["tiles"], *parts)), 1, 1
+    cluster = math.prod(cluster_of(run.kernel.compiled))
+    return math.ceil(math.prod((run.problem["tiles"], *parts)) / tiles / cluster) * cluster, 1, 1
 
 
-def _path(run, compiled, cached: int) -> tuple[BlockPath | None, str, float, int]:
+def _path(run, compiled, cached: int, copies: Mapping[int, BulkCopy]) -> tuple[BlockPath | None, str, float, int]:
     """(the path of the middle block, why there is none, the share of the blocks that are like it, its K), of a product as if it were less
     deep: so deep that its loop makes `_TRIPS`, if one of `_DEPTHS` does. Of other launches K is 0. cached: as for `block_path`.
 
@@ -321,7 +331,7 @@ def _path(run, compiled, cached: int) -> tuple[BlockPath | None, str, float, int
     """
     product = run.problem.get("problem")
     if product is None:
-        return *_path_of(run, compiled, cached, 0), 0
+        return *_path_of(run, compiled, cached, copies, 0), 0
     total = run.counters.get(names.INSTRUCTIONS, 0)
 
     def trips(path: BlockPath, share: float, k: int) -> int:
@@ -331,13 +341,13 @@ def _path(run, compiled, cached: int) -> tuple[BlockPath | None, str, float, int
         return loop.trips * loop.period if loop is not None and fits(loop) else 0
 
     k = _short(product.k, _DEPTHS[0])
-    path, why, share = _path_of(run, compiled, cached, k)
+    path, why, share = _path_of(run, compiled, cached, copies, k)
     found, most = (path, why, share, k), 0 if path is None else trips(path, share, k)
     for depth in _DEPTHS[1:]:
         if path is None or k == product.k or most >= _TRIPS:
             break
         k = _short(product.k, depth)
-        path, why, share = _path_of(run, compiled, cached, k)
+        path, why, share = _path_of(run, compiled, cached, copies, k)
         if path is not None and ((more := trips(path, share, k)) > most or not most):
             found, most = (path, why, share, k), more
     return found
@@ -345,9 +355,12 @@ def _path(run, compiled, cached: int) -> tuple[BlockPath | None, str, float, int
 
 def _grows_with_k(path: BlockPath, each: float | None, whole: int, short: int, loop: _Loop) -> bool:
     """Is a loop the one by whose trips a block of all of K (`whole`, `each` warp instructions, None where these were not counted) has more
-    instructions than a path of `short` of them? Another one, such as one that stores C, may take more of those of a short one."""
-    if not each or whole == short:
+    instructions than a path of `short` of them? Another one, such as one that stores C, may take more of those of a short one. Where they
+    were not counted: the one that multiplies on tensor cores, if one does."""
+    if whole == short:
         return True
+    if not each:
+        return not _multiplies(path, path.visits) or _multiplies(path, loop.of(path.visits))
     trips = (each - _instructions(path)) / loop.size * loop.period
     if trips < 1:
         return False
@@ -355,9 +368,14 @@ def _grows_with_k(path: BlockPath, each: float | None, whole: int, short: int, l
     return abs(trips - round(trips)) < _WHOLE and abs(of_k - round(of_k)) < _WHOLE
 
 
-def _path_of(run, compiled, cached: int, k: int) -> tuple[BlockPath | None, str, float]:
-    """The first three of `_path`, with a K of k, unless that is 0."""
-    grid, arguments = _grid(run), list(run.arguments)
+def _multiplies(path: BlockPath, visits: Sequence[Visit]) -> bool:
+    """Is there a matrix instruction in these visits?"""
+    return any(i.row.pipe == "tensor" for visit in visits for i in path.function.instructions[visit.start : visit.end])
+
+
+def _path_of(run, compiled, cached: int, copies: Mapping[int, BulkCopy], k: int, tiles: int = 1) -> tuple[BlockPath | None, str, float]:
+    """The first three of `_path`, with a K of k, unless that is 0. tiles: as for `_grid`."""
+    grid, cluster, arguments = _grid(run, tiles), cluster_of(compiled), list(run.arguments)
     product = run.problem.get("problem")
     if k:
         arguments[_K] = type(arguments[_K])(k)
@@ -367,9 +385,13 @@ def _path_of(run, compiled, cached: int, k: int) -> tuple[BlockPath | None, str,
         counted = run.by_line.get(of_line.get(i.ptx_line or 0), {})
         return counted[sectors] / counted[requests] if counted.get(requests) else float(WARP)
 
+    stores = run.counters.get(names.bulk_executed("st"), 0)
+    sent = run.counters[names.bulk_sectors("st")] * SECTOR / stores if stores else 0.0
+    around = Surroundings(cluster, scattered, sent, {index: copy.nbytes for index, copy in copies.items()})
+
     def of(z: int) -> tuple[BlockPath | None, str]:
-        index = grid[0] // 2 + grid[0] * (grid[1] // 2 + grid[1] * z)
-        return block_path(compiled, grid, run.block, arguments, index, cached, scattered)
+        x, y, first = (k - k % extent for k, extent in zip((grid[0] // 2, grid[1] // 2, z), cluster, strict=True))
+        return block_path(compiled, grid, run.block, arguments, x + grid[0] * (y + grid[1] * first), cached, around)
 
     path, why = of(grid[2] // 2)
     deep = 1 if product is None else grid[2] // product.batch
@@ -379,6 +401,15 @@ def _path_of(run, compiled, cached: int, k: int) -> tuple[BlockPath | None, str,
     found = [way for z in range(first, first + deep) if (way := of(z)[0]) is not None]
     longest = max(found, key=_instructions)
     return longest, "", sum(_instructions(way) > _IDLE * _instructions(longest) for way in found) / len(found)
+
+
+def _copies(run, compiled, k: int) -> Mapping[int, BulkCopy]:
+    """What blocks in the middle of a product with a K of k copy in bulk first."""
+    grid, arguments = _grid(run), list(run.arguments)
+    arguments[_K] = type(arguments[_K])(min(k, _DEPTHS[-1]))
+    blocks = math.prod(grid)
+    first = blocks // 2 // NEIGHBOURS * NEIGHBOURS
+    return bulk_copies(compiled, grid, run.block, arguments, range(first, min(blocks, first + NEIGHBOURS)), cluster_of(compiled))
 
 
 def _l1(gpu: GPU, shared: int) -> int:
@@ -407,12 +438,34 @@ def _instructions(path: BlockPath) -> int:
     return sum(visit.instructions for visit in path.visits)
 
 
+def _numbers(visits: Sequence[Visit]) -> list[tuple[Mapping[int, tuple[int, ...]], dict[int, tuple[int, ...]]]]:
+    """Which barriers and mbarriers each visit has."""
+    return [(visit.barriers, {index: signal.places for index, signal in visit.signals.items()}) for visit in visits]
+
+
+def _comes_again(visits: Sequence[Visit], loop: _Loop, step: int) -> bool:
+    """Do the trips of a loop beside the last so many of the main loop have the same barriers as those before them?"""
+    length = int(step * loop.often) * loop.length
+    numbers = _numbers(visits[max(loop.first, loop.end - 2 * length) : loop.end])
+    return len(numbers) == 2 * length and numbers[:length] == numbers[length:]
+
+
+def _repeated(visits: Sequence[Visit], ends: Mapping[int, int], times: int) -> list[Visit]:
+    """Visits of which so many before each end come so many times more."""
+    found: list[Visit] = []
+    begin = 0
+    for end in sorted(ends):
+        found += [*visits[begin:end], *itertools.chain(*itertools.repeat(visits[end - ends[end] : end], times))]
+        begin = end
+    return [*found, *visits[begin:]]
+
+
 def _ring(visits: Sequence[Visit], loop: _Loop) -> int:
     """After how many trips the numbers of the barriers in it come again; 1 where that is not to be seen."""
     part = visits[loop.first : loop.end]
     if not any(map(_meets, part)):
         return 1
-    numbers = [(visit.barriers, {index: signal.places for index, signal in visit.signals.items()}) for visit in part]
+    numbers = _numbers(part)
     periods = range(1, min(_MOST_BARRIERS, loop.trips // 2) + 1)
     return next((n for n in periods if numbers[n * loop.length :] == numbers[: -n * loop.length]), 1)
 
@@ -471,7 +524,8 @@ class _Launch:
     that share a multiprocessor. most: blocks that the busiest one has, one after the other; blocks: in all, of those that do not end at
     once. depth: K of the path; 0 where it is no product of the course. new: of such a launch, the part of what it fetches that nobody
     fetched before. kept: all of its data stays in L2 from one launch to the next. beyond: the part of a product's lines that are not in L2
-    when they are wanted again. known: turns that were simulated."""
+    when they are wanted again. rates: of copies in bulk. tiles: that a block walks. walked: the same of two tiles, where blocks walk
+    several. known: turns that were simulated."""
 
     path: BlockPath
     code: Sequence[Scheduled]
@@ -486,6 +540,9 @@ class _Launch:
     new: float = 0.0
     kept: bool = False
     beyond: float = 0.0
+    rates: Mapping[int, Rate] = field(default_factory=dict)
+    tiles: int = 1
+    walked: _Launch | None = None
     known: dict[tuple[int, Away, bool], _Turn] = field(default_factory=dict)
 
     @property
@@ -555,7 +612,8 @@ class _Launch:
     def _behind(self, turn: _Turn, away: Away) -> float:
         """Cycles of all turns behind the first: each like `turn`, the last one of what is left."""
         turns, left = divmod(self.most, self.resident)
-        return (turns - 1) * self._begun(turn) + (self._begun(self.turn(left, away)) if left else 0.0)
+        next_one = self.walked.turn(self.resident, away).cycles - turn.cycles if self.walked else self._begun(turn)
+        return (turns - 1) * next_one + (self._begun(self.turn(left, away)) if left else 0.0)
 
     def slowest(self, whole: _Turn) -> float:
         """By which part the multiprocessor that ends last is slower than most of them. Where blocks take turns, faster ones get more of
@@ -611,15 +669,36 @@ class _Launch:
         kept = loop.trips - cut
         left_out = {place for each in loops for place in range(each.end - int(cut * each.often) * each.length, each.end)}
         short = [visit for place, visit in enumerate(visits) if place not in left_out]
+        if not cut and (again := self._again(loops, step, resident)):
+            kept += again * step
+            short = _repeated(visits, {each.end: int(step * each.often) * each.length for each in loops}, again)
         settled = max(1, kept // 3)
         marks = tuple(round(resident * (before + trips * each_trip)) for trips in (settled, kept - 1))
         result = self._simulate(short, resident, marks, away, watched, followed)
         measured = kept - 1 - settled
-        per_trip = (result.reached[1] - result.reached[0]) / measured
+        products = sum(self._products(visit) * float(each.often) for each in loops for visit in each.of(visits)) * resident
+        per_trip = max(products, (result.reached[1] - result.reached[0]) / measured)
         executed = sum(visit.instructions for visit in short)
         more = max(0.0, (self._block(loop) - executed) / loop.size)
         cycles = result.cycles + more * per_trip
         return _Turn(cycles, result, 1 + more / measured, (kept + more) * loop.period, per_trip / loop.period)
+
+    def _again(self, loops: Sequence[_Loop], step: int, resident: int) -> int:
+        """How often the last `step` trips of loops that wait for mbarriers are to be simulated again: what all multiprocessors ask L2 for
+        when they begin is behind them only after so many."""
+        loop, visits = loops[0], self.path.visits
+        if not any(visit.signals for visit in loop.of(visits)) or not all(_comes_again(visits, each, step) for each in loops):
+            return 0
+        together = functools.reduce(operator.or_, (each.warps(visits) for each in loops))
+        if sum(bool(visit.signals and visit.warps & ~together) for visit in visits) > loop.trips / 2:
+            return 0  # warps that go round in a way that was not found to be a loop
+        whole = loop.trips + (self._block(loop) - _instructions(self.path)) / loop.size / self.tiles
+        return max(0, int(min(_STEADY_TRIPS, whole, _ENOUGH / (resident * loop.size)) - loop.trips)) // step
+
+    def _products(self, visit: Visit) -> float:
+        """Cycles of each tensor core for a visit's products of warpgroups, each warp's on that of its sub-partition."""
+        taken = sum(self.code[index].latency for index in range(visit.start, visit.end) if self.code[index].kind == PRODUCT)
+        return taken * visit.warps.bit_count() / SUB_PARTITIONS
 
     def cold_misses(self) -> dict[int, int]:
         """SASS index of each instruction at which warps wait for code from DRAM -> how many warps of a block do. In a launch behind another
@@ -659,7 +738,7 @@ class _Launch:
         if product is None or product.k == self.depth:
             return executed
         per_trip = 2 ** round(math.log2(self.depth / (loop.trips * loop.period)))  # elements of K
-        return executed + (product.k - self.depth) / per_trip * loop.size / loop.period
+        return executed + self.tiles * (product.k - self.depth) / per_trip * loop.size / loop.period
 
     def _simulate(self, visits, resident: int, marks, away: Away, watched: bool, followed: int = _ALL_WARPS) -> Simulated:
         executed = sum(visit.instructions for visit in visits) * resident
@@ -669,7 +748,7 @@ class _Launch:
         own = self.path.own if self.depth else ()
         found = Multiprocessor(
             self.code, visits, self.path.warps, resident, self.chip, self.active, marks, away, watched, crowded, self.path.new, own,
-            followed,
+            followed, self.rates,
         ).run()  # fmt: skip
         if found.issued < executed:
             raise _UnknownError(_STUCK)

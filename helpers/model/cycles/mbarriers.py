@@ -33,6 +33,12 @@ class Mbarrier:
         self.waiting = [waits for waits in self.waiting if waits[0] >= len(self.over)]
         return go_on
 
+    def leave(self, when: float) -> list[tuple[float, Any, int]]:
+        """One of those that would arrive has ended: nobody waits for it any more. Returns as `take`."""
+        self.arrivals -= 1
+        self.pending -= 1
+        return self.take(0, 0.0, when) if self.arrivals > 0 >= self.pending else []
+
 
 def mbarriers(code: Sequence[Scheduled], visits: Sequence[Visit], resident: int) -> Mapping[tuple[int, int], Mbarrier]:
     """Those of all blocks that share a multiprocessor, by block and place in its shared memory."""

@@ -12,8 +12,8 @@ bring takes the unit's wavefronts when it comes, in turn with what the queues ha
 sub-partition sent to shared memory before. Copies past L1 ask for each line of theirs, in order: what their sub-partition has for the unit
 waits behind them, and what has been taken before goes on being served meanwhile. Products of warpgroups run on while their warps do
 something else, on the tensor core of each warp's sub-partition, one warpgroup's and then the next one's. A fence of the whole GPU waits
-for what its warp has loaded, stored and copied in bulk; a barrier for all warps of its block, or for as many as it says; whoever looks at
-an mbarrier for its arrivals and bytes.
+for what its warp has loaded and stored, and for all copies in bulk; a barrier for all warps of its block, or for as many as it says, that
+of a cluster as if all of its blocks did the same; whoever looks at an mbarrier for its arrivals and bytes.
 
 Every cycle of every warp is put down to one of Nsight Compute's warp states, at the instruction that it was to issue next.
 """
@@ -31,8 +31,10 @@ from helpers.model.hardware import SUB_PARTITIONS
 from helpers.sim.code import time_limit
 from helpers.sim.counting.machine_code import LINE, SECTOR, Visit
 
+from .bulk_rates import Rate
 from .chip import Chip
-from .mbarriers import mbarriers
+from .code_cache import CodeCache
+from .mbarriers import Mbarrier, mbarriers
 from .scheduled import (
     ARRIVE,
     AWAIT,
@@ -42,20 +44,25 @@ from .scheduled import (
     COPY,
     FENCE,
     FENCED,
+    JOIN,
     LANDED,
     LOAD,
     LOOK,
+    MEET,
     PRODUCT,
     SCOREBOARDS,
+    SENT,
     SHARED,
     STORE,
     SUMS,
     VARIABLE,
     Scheduled,
 )
+from .warpgroup_products import TensorCore
 
 _NEVER = float("inf")
 _UNIT = SUB_PARTITIONS  # the load/store unit, as a place where something happens next
+_MEETING = -1  # the barrier of a cluster, as a place where warps wait for phases
 _WRITES_AHEAD = 200  # cycles of stores that L2's port may be behind before the unit waits for it
 
 
@@ -171,16 +178,6 @@ _QUEUES = {
 _THROTTLES: dict[str | None, int] = {"queue.shared": _MIO_THROTTLE, "queue.global": _LG_THROTTLE}
 
 
-class _Run:
-    """Products of a warp that a tensor core takes one after the other, until it has none. groups: of them, see `_Warp`."""
-
-    __slots__ = ("end", "groups", "warp")
-
-    def __init__(self, warp: _Warp, end: float):
-        self.warp, self.end = warp, end
-        self.groups: list[list] = []
-
-
 class _Gate(NamedTuple):
     """Where an instruction needs room to issue: `gate` is a pipe, either of two, a queue, or None. queues: it is for the load/store unit.
     throttle: what warps that want the same as it are throttled by."""
@@ -201,38 +198,6 @@ def _gate(step: Scheduled, two_fma_pipes: bool) -> _Gate:
     return _Gate(gate, queue is not None, _THROTTLES.get(queue, _MATH_PIPE_THROTTLE))
 
 
-class _Code:
-    """The instruction cache: sets of lines, the least recently used of a set goes."""
-
-    def __init__(self, chip: Chip):
-        self.ways = int(chip["code.ways"])
-        self.sets: list[OrderedDict[int, float]] = [OrderedDict() for _ in range(max(1, int(chip["code.lines"]) // self.ways))]
-        self.ahead, self.each, self.latency = int(chip["code.ahead"]), chip["code.line"], chip["code.latency"]
-        self.free = 0.0
-
-    def when(self, line: int, now: float) -> float:
-        """When a line that somebody wants now is there; the next ones are fetched, too."""
-        there = self.sets[line % len(self.sets)]
-        at = there.get(line)
-        if at is None:
-            at = self._fetch(line, now)
-        else:
-            there.move_to_end(line)
-        for following in range(line + 1, line + 1 + self.ahead):
-            if following not in self.sets[following % len(self.sets)]:
-                self._fetch(following, now)
-        return at
-
-    def _fetch(self, line: int, now: float) -> float:
-        begin = max(self.free, now)
-        self.free, at = begin + self.each, begin + self.latency
-        there = self.sets[line % len(self.sets)]
-        there[line] = at
-        if len(there) > self.ways:
-            there.popitem(last=False)
-        return at
-
-
 class Away(NamedTuple):
     """How far beyond L2 the lines are that somebody loads: cycles that every new one takes longer, and the part of them, evenly, that
     nobody has fetched before and that takes `latency.streamed` longer. own: cycles that those take longer in which it will store."""
@@ -249,6 +214,7 @@ class Multiprocessor:
     """`resident` blocks, whose warps all take the way of `visits`. active: multiprocessors that work beside it, as a share of all.
     crowded: the part of `latency.crowd` that its loads wait where all of them work. fresh: index of a load or copy -> how often it wants a
     line that its block has not asked for (see `BlockPath`): that is what is away. own: indices of loads of what it will store.
+    rates: of copies in bulk, by index.
 
     marks: two numbers of instructions that the `followed` warps of all blocks issue, a bit each, between which the states are those of the
     steady loop. watched: keep what every warp does between the marks.
@@ -257,14 +223,14 @@ class Multiprocessor:
     def __init__(
         self, code: Sequence[Scheduled], visits: Sequence[Visit], warps: int, resident: int, chip: Chip, active: float = 1.0,
         marks: tuple[int, int] | None = None, away: Away = NEAR, watched: bool = False, crowded: float = 1.0,
-        fresh: Mapping[int, float] | None = None, own: Collection[int] = (), followed: int = -1,
+        fresh: Mapping[int, float] | None = None, own: Collection[int] = (), followed: int = -1, rates: Mapping[int, Rate] | None = None,
     ):  # fmt: skip
         # Figures that are asked for all the time. (Where that is, comparisons stand in place of min and max, which take a quarter longer.)
         self.two_fma_pipes, self.request = chip.two_fma_pipes, chip.request
         self.queue_shared, self.queue_common = chip["queue.shared"], chip["queue.common"]
         self.queue_global = chip["queue.global"]
         self.enter = chip["load_store.enter"]
-        self.lag, self.register = chip["registers.lag"], chip["registers.each"]
+        self.lag, self.register, self.register_beside = chip["registers.lag"], chip["registers.each"], chip["registers.beside"]
         self.wavefront = chip["load_store.wavefront"]
         self.result, self.branch = chip["load_store.result"], chip["code.branch"]
         self.near_branch, self.rejoin = chip["code.near_branch"], chip["code.rejoin"]
@@ -304,21 +270,24 @@ class Multiprocessor:
         # by block, barrier and how many warps it waits for, 0: all of the block; None: went on at once
         self.arrived: dict[tuple[int, int, int], list[tuple[_Warp | None, float]]] = defaultdict(list)
         self.mbarriers = mbarriers(code, visits, resident)
-        self.bulk_sector = chip["load_store.l2_sector_alone"], chip["bulk.sector"] * min(1.0, active)
+        self.bulk_sectors = {i: (own, every * min(1.0, active)) for i, (own, every) in (rates or {}).items()}
+        self.some_sectors = chip["load_store.l2_sector_alone"], chip["bulk.sector"] * min(1.0, active)
         self.bulk, self.bulk_line = chip["latency.bulk"] + away.every, (chip["bulk.line"], 0.0)
+        self.abroad, self.sent, self.meeting = chip["latency.abroad"], chip["latency.sent"], chip["barrier.cluster"]
+        self.meetings = [Mbarrier(sum(map(bool, steps))) for _ in range(resident)]  # the cluster's barrier, by block
         self.arrive, self.look, self.between_signals, self.wake = (
             chip[f"mbarrier.{name}"] for name in ("arrive", "look", "between", "wake")
         )
-        self.products: list[list[_Run]] = [[] for _ in range(SUB_PARTITIONS)]  # of warpgroups, that each tensor core has
+        self.tensor_cores = [TensorCore() for _ in range(SUB_PARTITIONS)]
         self.sums = chip["tensor.warpgroup"]
         self.marks, self.watched, self.followed, self.progress = marks or (-1, -1), watched, followed, 0
         self.done = Simulated()
-        self.code = _Code(chip)
+        self.code = CodeCache(chip)
         # when each unit is free again
         self.pipes = [dict.fromkeys(chip.busy, 0.0) | {"fmalite": 0.0} for _ in range(SUB_PARTITIONS)]
         self.banks = [[0.0, 0.0] for _ in range(SUB_PARTITIONS)]
         self.ports = [0.0] * SUB_PARTITIONS
-        self.unit = self.writes = self.barriers = 0.0
+        self.unit = self.writes = self.reads = self.barriers = self.landing = 0.0
         self.l2 = self.share = 0.0  # until when this one's port is busy, and, if all of them go on so, L2
         self.held = [0.0] * SUB_PARTITIONS
         self.busy_until = [0.0] * SUB_PARTITIONS
@@ -473,8 +442,10 @@ class Multiprocessor:
         chosen.last, chosen.base, chosen.why, chosen.held = at, at + step.stall + step.rejoins * self.rejoin, _WAIT, self.held[place]
         if chosen.ended:
             self._end(chosen, at)
+        elif step.kind == MEET:
+            self._meet(chosen)
         elif step.kind == BARRIER and (cost is not None or not step.named):
-            self._arrive(chosen, step, step.barrier if cost is None else cost, at)
+            self._arrive(chosen, step, step.barrier if cost is None else cost[chosen.number], at)
         else:
             self._settle(chosen)
         self.held[place] += step.dispatch - 1
@@ -485,7 +456,8 @@ class Multiprocessor:
     def _fetch_registers(self, even: int, odd: int, now: float, place: int) -> float:
         """When an instruction that fetches so many registers from each bank issues: a bank delivers one a cycle, and an instruction may
         wait for its own only so long."""
-        evens, odds = even * self.register, odd * self.register
+        each = self.register_beside if self.tensor_cores[place].until > now else self.register
+        evens, odds = even * each, odd * each
         banks = self.banks[place]
         first, second = banks
         if first < now:
@@ -524,6 +496,11 @@ class Multiprocessor:
             self._multiply(warp, step, at)
         elif kind == BULK:
             self._copy_in_bulk(warp, step, cost, at)
+        elif kind == SENT:
+            self._store_in_bulk(warp, step, cost, at)
+        elif kind == JOIN:
+            self.barriers = max(self.barriers, at) + self.arrival
+            self._go_on(self.meetings[warp.block].take(1, 0.0, self.barriers))
         elif kind in _QUEUES:
             if cost is None and step.pipe != "mio" and kind != FENCE:
                 return  # switched off by its guard
@@ -544,27 +521,14 @@ class Multiprocessor:
                 warp.free[board], warp.slow[board] = at + 2, False
 
     def _multiply(self, warp: _Warp, step: Scheduled, at: float) -> None:
-        """Let the tensor core of a warp's sub-partition take its part of a warpgroup's product: behind what it has of the same warp, before
-        what it has not begun of others."""
+        """Let the tensor core of a warp's sub-partition take its part of a warpgroup's product."""
         if not warp.products or warp.products[-1][1]:
             warp.products.append([0.0, False])
-        runs = self.products[warp.home]
-        while len(runs) > 1 and runs[0].end < at:
-            runs.pop(0)
-        mine = next((k for k, run in enumerate(runs) if run.warp is warp and run.end >= at), len(runs))
-        if mine == len(runs):
-            runs.append(_Run(warp, max(at, runs[-1].end if runs else 0.0)))
-        run = runs[mine]
-        run.end += step.latency
-        warp.products[-1][:] = run.end + self.sums, step.closes
-        if not run.groups or run.groups[-1] is not warp.products[-1]:
-            run.groups.append(warp.products[-1])
-        for other in runs[mine + 1 :]:
-            other.end += step.latency
-            for group in other.groups:
-                group[0] += step.latency
-            if not other.warp.ended and other.warp.steps[other.warp.position][0].kind == SUMS:
-                self._settle(other.warp)
+        group = warp.products[-1]
+        for other in self.tensor_cores[warp.home].add(warp, step.latency, group, at, self.sums):
+            if not other.ended and other.steps[other.position][0].kind == SUMS:
+                self._settle(other)
+        group[1] = step.closes
 
     def _copy_in_bulk(self, warp: _Warp, step: Scheduled, signal, at: float) -> None:
         """Ask L2 for what a copy brings, which its mbarrier will know of."""
@@ -573,10 +537,23 @@ class Multiprocessor:
         if signal is None:
             return  # switched off by its guard
         amount = signal.amounts[warp.number]
-        sent = self._ask_l2(amount / SECTOR, amount / LINE, self.bulk_line, at, self.bulk_sector)
-        there = sent + self.bulk
-        warp.seen = max(warp.seen, there)
+        sent = self._ask_l2(amount / SECTOR, amount / LINE, self.bulk_line, at, self.bulk_sectors.get(step.index, self.some_sectors))
+        there = sent + self.bulk + self.abroad * signal.abroad
+        self.landing = max(self.landing, there)
         self._tell(warp, signal.places[warp.number], 0, -amount, there)
+
+    def _store_in_bulk(self, warp: _Warp, step: Scheduled, signal, at: float) -> None:
+        """Read what a copy takes to L2, as fast as L2's port takes it; its group of copies is done then."""
+        if (board := step.sources) >= 0:
+            warp.free[board] = max(warp.free[board], at + 2)
+        if signal is None:
+            return  # switched off by its guard
+        amount = signal.amounts[warp.number]
+        own, sent = amount / SECTOR * self.store_own, amount / SECTOR * self.store_sector + amount / LINE * self.store_line
+        self.reads = max(self.reads, at) + own
+        self.writes = max(self.writes, at) + max(own, sent)
+        group = self._group(warp)
+        group[1] = max(group[1], self.reads + self.sent, self.writes - _WRITES_AHEAD + self.sent)
 
     def _tell(self, warp: _Warp, place: int, arrivals: int, amount: float, when: float) -> None:
         """Let an mbarrier know what has come, or will; who waited for the end of this phase goes on."""
@@ -662,7 +639,32 @@ class Multiprocessor:
             self._settle(warp)
         self._release(warp.block, number, step.meets)
 
+    def _meet(self, warp: _Warp) -> None:
+        """Let a warp wait for the end of a phase of its cluster's barrier, for each time that it does the next one's."""
+        phase = warp.phases[_MEETING] = warp.phases.get(_MEETING, -1) + 1
+        meeting = self.meetings[warp.block]
+        self._settle(warp)
+        if phase < len(meeting.over):
+            self._let_go(warp, meeting.over[phase])
+        else:
+            warp.ready, warp.at_barrier = _NEVER, True
+            meeting.waiting.append((phase, warp, -1))
+
+    def _go_on(self, released: Sequence[tuple[float, _Warp, int]]) -> None:
+        """Those that waited for a barrier of their cluster."""
+        for over, warp, _ in released:
+            warp.at_barrier = False
+            self._settle(warp)
+            self._let_go(warp, over)
+
+    def _let_go(self, warp: _Warp, over: float) -> None:
+        """A phase of the barrier of a warp's cluster is over then."""
+        if (when := over + self.meeting) > warp.ready:
+            warp.ready, warp.why = when, _BARRIER
+            self._wake(when, warp.home)
+
     def _end(self, warp: _Warp, at: float) -> None:
+        self._go_on(self.meetings[warp.block].leave(at))
         self.warps[warp.home].remove(warp)
         self.living[warp.block] -= 1
         self.done.cycles = max(self.done.cycles, at)
@@ -750,7 +752,7 @@ class Multiprocessor:
             taken, there = 0.0, begun + step.latency
         elif step.kind == FENCE:
             taken = self.request if step.slow else self.fence
-            there = (max(now, warp.seen) if step.slow else now) + step.latency
+            there = (max(now, warp.seen, self.landing) if step.slow else now) + step.latency
             warp.holding[FENCED] -= 1
             warp.free[FENCED] = there
         elif step.kind in (ARRIVE, LANDED):
@@ -759,7 +761,7 @@ class Multiprocessor:
             if step.drops and (barrier := self.mbarriers.get((warp.block, place))):
                 barrier.arrivals -= arrivals
             if not step.initial:
-                self._tell(warp, place, arrivals, amount, max(now, warp.copied) if step.kind == LANDED else now)
+                self._tell(warp, place, arrivals, amount, max(now, warp.copied) if step.kind == LANDED else now + self.abroad * cost.abroad)
         elif step.kind == LOOK:
             taken, port, there = self.look, self.between_signals, self._look_at(warp, step, cost, begun + step.latency)
         elif step.kind == SHARED:

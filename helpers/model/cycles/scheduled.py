@@ -46,7 +46,10 @@ REGISTER_BANKS = 2  # of the register file, since sm_70: even and odd registers;
     LOOK,  # at an mbarrier: its result is there when a phase is over
     LANDED,  # an mbarrier is to know when the copies of its warp are through
     BULK,  # a copy that says so to an mbarrier, by itself
-) = range(16)
+    SENT,  # one to device memory, in a group of copies
+    JOIN,  # arrives at the barrier of a cluster
+    MEET,  # waits for all who arrive there
+) = range(19)
 FENCED = SCOREBOARDS  # as a scoreboard, what the instruction behind a FENCE waits for
 
 
@@ -67,7 +70,7 @@ class Scheduled:
     kind: int
     pipe: str
     busy: float
-    stall: int
+    stall: float
     waits: tuple[int, ...]
     result: int
     sources: int
@@ -108,11 +111,6 @@ def scheduled(function: SassFunction, cubin: bytes, chip: Chip) -> tuple[Schedul
     return tuple(found)
 
 
-def stores_in_bulk(function: SassFunction) -> bool:
-    """Does it copy to device memory by TMA or cp.async.bulk?"""
-    return any(i.name in _BULK_STORES or (i.row.op == "cp.async.bulk" and kind_of(i) is None) for i in function.instructions)
-
-
 def control_words(symbol: str, instructions: Sequence[SassInstruction], cubin: bytes) -> list[int]:
     """The upper 64 bits of instructions of the function `symbol`."""
     code = elf.sections(cubin)[f".text.{symbol}"].data
@@ -141,7 +139,7 @@ def _scheduled(i: SassInstruction, control: int, kept: dict, chip: Chip) -> Sche
         kind=kind,
         pipe=pipe,
         busy=busy,
-        stall=stall(control),
+        stall=stall(control) + (chip["tensor.meet"] if i.name == "WARPGROUP" and i.has("ARRIVE") else 0.0),
         waits=tuple(k for k in range(SCOREBOARDS) if control >> 52 + k & 1),
         result=-1 if result == _NONE or kind in (COPY, COMMIT) else result,
         sources=-1 if sources == _NONE else sources,
@@ -190,7 +188,6 @@ _OF_WARPGROUP = re.compile(r"(\d+)x(\d+)x(\d+)")  # multiply-adds of a warpgroup
 _GMMA = "HGMMA", "QGMMA"
 _GROUP = "gsb0"
 _FENCES = "MEMBAR", "FENCE"  # FENCE: for whoever reads shared memory asynchronously
-_BULK_STORES = "UTMASTG", "UTMAREDG", "UBLKRED"
 
 
 def _way(i: SassInstruction, control: int, chip: Chip) -> tuple[int, float]:
@@ -229,10 +226,13 @@ def _of_block(fence: SassInstruction) -> bool:
 
 _BY_SIGNAL = {
     SignalKind.INIT: ARRIVE, SignalKind.ARRIVE: ARRIVE, SignalKind.LOOK: LOOK, SignalKind.LANDED: LANDED, SignalKind.BULK: BULK,
+    SignalKind.SENT: SENT,
 }  # fmt: skip
 _LATENCY_BY_NAME = dict.fromkeys(("LDC", "ULDC", "LDCU"), "constant") | {"S2UR": "uniform"}
 _LATENCY_BY_PIPE = {"xu": "special", "fp64": "double"}
-_BY_NAME = {"BAR": BARRIER, "LDGDEPBAR": COMMIT, "DEPBAR": AWAIT}
+_BY_NAME = {
+    "BAR": BARRIER, "LDGDEPBAR": COMMIT, "UTMACMDFLUSH": COMMIT, "DEPBAR": AWAIT, "UCGABAR_ARV": JOIN, "UCGABAR_WAIT": MEET,
+}  # fmt: skip
 
 
 def fetched(i: SassInstruction, kept: dict[tuple[int, int], int]) -> tuple[int, int, int, int]:

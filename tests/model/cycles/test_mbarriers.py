@@ -1,4 +1,4 @@
-"""Kernels that wait for mbarriers and for copies in bulk, against clocks read inside of them on an H200: kernels/LOG.md, run 42."""
+"""Kernels that wait for mbarriers, clusters and copies in bulk, against clocks read inside of them on an H200: log, runs 42 and 43."""
 
 from dataclasses import replace
 
@@ -22,7 +22,24 @@ __device__ void stay(u64* b, unsigned parity) {
     asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared.b64 p, [%0], %1; @!p bra again; }"
                  :: "r"(at(b)), "r"(parity) : "memory");
 }
-extern "C" __global__ void loop(const __grid_constant__ CUtensorMap map, const char* x, unsigned* y, int n) {
+__device__ unsigned there(u64* b, unsigned rank) {
+    unsigned found;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(found) : "r"(at(b)), "r"(rank));
+    return found;
+}
+__device__ unsigned rank() { unsigned r; asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
+__device__ void arrive_at(unsigned b) { asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" :: "r"(b) : "memory"); }
+__device__ void meet() { asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ void box_for_both(void* to, const CUtensorMap& map, int x, int y, u64* b) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+                 :: "r"(at(to)), "l"(&map), "r"(x), "r"(y), "r"(at(b)), "h"((short)3) : "memory");
+}
+__device__ void send(const CUtensorMap& map, int x, int y, const void* from) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3]; cp.async.bulk.commit_group;"
+                 :: "l"(&map), "r"(x), "r"(y), "r"(at(from)) : "memory");
+}
+template <int N> __device__ void sent() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory"); }
+extern "C" __global__ void CLUSTER loop(const __grid_constant__ CUtensorMap map, const char* x, unsigned* y, int n) {
     __shared__ alignas(1024) char tile[4 * BYTES];
     __shared__ u64 bar[8];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -39,19 +56,20 @@ extern "C" __global__ void loop(const __grid_constant__ CUtensorMap map, const c
 )
 
 
-def per_trip(body, threads=32, count=1, nbytes=1024, box=(8, 64), who="lane == 0", unroll=4):
+def per_trip(body, threads=32, count=1, nbytes=1024, box=(8, 64), who="lane == 0", unroll=4, cluster=1):
     source = (
         LOOP.replace("WHO", who)
         .replace("UNROLL", str(unroll))
         .replace("BODY", body)
         .replace("COUNT", str(count))
         .replace("BYTES", str(nbytes))
+        .replace("CLUSTER", f"__cluster_dims__({cluster})" if cluster > 1 else "")
     )
     made = kernel.compile(source, arch="sm_90a")
     cycles = []
     for n in (32, 64):
         args = [tensor_map(np.zeros((4096, 64), np.uint16), box, "128B"), np.zeros(1 << 16, np.uint8), np.zeros(512, np.uint32), n]
-        found, why = estimate(made.launch(1, threads, args, on="cpu", findings=False), H200, NEAR)
+        found, why = estimate(made.launch(cluster, threads, args, on="cpu", findings=False), H200, NEAR)
         assert found is not None, why
         cycles.append(found.cycles)
     return (cycles[1] - cycles[0]) / 32
@@ -156,13 +174,34 @@ def test_who_drops_out_is_not_waited_for_again():
     assert found.trips == pytest.approx(16, abs=1)
 
 
-def test_mbarriers_of_a_cluster_are_refused_before_anything_is_run(monkeypatch):
-    source = TILES.replace("__global__ void", "__global__ void __cluster_dims__(2)")
-    args = [tensor_map(np.zeros((1024, 32), np.float32), (32, 32)), np.zeros(128, np.float32), 4]
-    run = kernel.compile(source, arch="sm_90a").launch(2, 128, args, on="cpu", findings=False)
-    monkeypatch.setattr("helpers.model.cycles.estimate._path", None)
-    found, why = estimate(run, H200)
-    assert found is None and why == "the model of cycles does not know mbarriers of blocks in a cluster"
+@pytest.mark.parametrize(("warps", "measured"), [(1, 56.4), (4, 62.4), (12, 78.5), (32, 131.7)])
+def test_the_barrier_of_a_cluster_takes_what_was_measured(warps, measured):
+    assert per_trip("meet();", 32 * warps, who="true", cluster=2) == pytest.approx(measured, rel=0.2)
+
+
+def test_an_arrival_in_another_block_is_heard_of_later():
+    """Two lanes arrive, one at each block's mbarrier, and wait for their own: 128 cycles, where all lanes of a block take 51."""
+    body = "if (lane < 2) arrive_at(there(&bar[0], lane)); stay(&bar[0], i & 1);"
+    assert per_trip(body, count=2, who="true", cluster=2) == pytest.approx(128.4, rel=0.15)
+
+
+@pytest.mark.parametrize(("rows", "measured"), [(16, 428.9), (64, 578.5), (128, 728.5)])
+def test_a_box_for_both_blocks_of_a_cluster_comes_after_what_was_measured(rows, measured):
+    """Each copies so many rows of 128 bytes for both, and waits for twice as many."""
+    body = f"expect(&bar[0], BYTES); box_for_both(tile + rank() * BYTES / 2, map, 0, i % 8 * {rows}, &bar[0]); stay(&bar[0], i & 1);"
+    assert per_trip(body, nbytes=256 * rows, box=(rows, 64), cluster=2) == pytest.approx(measured, rel=0.2)
+
+
+@pytest.mark.parametrize(("boxes", "measured"), [(1, 317.4), (2, 582.4), (4, 1111.4)])
+def test_a_box_that_leaves_is_read_after_what_was_measured(boxes, measured):
+    body = "".join(f"send(map, 0, i % 8 * 64, tile + {k} * BYTES);" for k in range(boxes)) + "sent<0>();"
+    assert per_trip(body, nbytes=8192, box=(64, 64)) == pytest.approx(measured, rel=0.07)
+
+
+def test_boxes_that_leave_are_read_one_after_the_other():
+    assert per_trip("send(map, 0, i % 8 * 64, tile + i % 4 * BYTES); sent<3>();", nbytes=8192, box=(64, 64)) == pytest.approx(
+        258.9, rel=0.05
+    )
 
 
 def test_a_phase_that_nobody_ends_has_no_time_by_cycles():

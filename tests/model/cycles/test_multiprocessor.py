@@ -30,7 +30,7 @@ from helpers.model.cycles.scheduled import (
     Scheduled,
 )
 from helpers.sim.code.sass_opcodes import opcode_row
-from helpers.sim.counting.machine_code import AccessCost, Visit
+from helpers.sim.counting.machine_code import ANY_BARRIER, AccessCost, Visit
 
 H200 = chip.chip(hardware.gpu("H200 SXM"))
 PLAIN = Scheduled(
@@ -291,7 +291,8 @@ def test_matrices_are_transposed_by_the_unit_of_shared_memory():
 def test_products_of_warpgroups_take_what_was_measured(warps, products, measured):
     """wgmma m64n64k16, so many in a group, waited for: kernels/LOG.md, run 41."""
     product = replace(PLAIN, kind=PRODUCT, pipe="tensor", latency=32.0)
-    code = [*[product] * (products - 1), replace(product, closes=True), replace(PLAIN, kind=SUMS), *[PLAIN] * 4]
+    begin = replace(PLAIN, stall=1 + H200["tensor.meet"])  # WARPGROUP.ARRIVE
+    code = [begin, *[product] * (products - 1), replace(product, closes=True), replace(PLAIN, kind=SUMS), *[PLAIN] * 4]
     assert per_instruction(code, warps) * len(code) * (warps // 4) == pytest.approx(measured, rel=0.08)
 
 
@@ -325,13 +326,25 @@ def test_a_named_barrier_waits_for_as_many_warps_as_it_says():
     code = [replace(step, index=k) for k, step in enumerate((arrive, PLAIN, wait, PLAIN, late, PLAIN))]
 
     def ends(first: int, second: int) -> float:
-        visits = [Visit(4, 6, 1 << 3, {}), Visit(0, 2, 1 << first, {}, {0: 1}), Visit(2, 4, 1 << second, {}, {2: 1})]
+        visits = [Visit(4, 6, 1 << 3, {}), Visit(0, 2, 1 << first, {}, {0: (1,) * 4}), Visit(2, 4, 1 << second, {}, {2: (1,) * 4})]
         return Multiprocessor(code, visits, 4, 1, H200).run().rest[3][WarpState.BARRIER]
 
     assert ends(0, 1) < 40, "two have come"
     assert ends(3, 1) > 350, "the one that arrives is late"
-    without = [Visit(0, 2, 0b1, {}, {0: 1}), Visit(2, 4, 0b10, {})]
+    without = [Visit(0, 2, 0b1, {}, {0: (1,) * 4}), Visit(2, 4, 0b10, {})]
     assert Multiprocessor(code, without, 4, 1, H200).run().issued == 4, "its guard switched it off"
+
+
+def test_warps_that_take_the_same_code_may_meet_at_different_barriers():
+    """Two pairs, each at a barrier of its own; with one for all of them the late pair would be waited for."""
+    wait = replace(PLAIN, kind=BARRIER, barrier=ANY_BARRIER, meets=2)
+    code = [replace(step, index=k) for k, step in enumerate((replace(PLAIN, stall=400), wait, PLAIN))]
+
+    def waits(numbers: tuple[int, ...]) -> float:
+        visits = [Visit(0, 1, 0b1100, {}), Visit(1, 3, 0b1111, {}, {1: numbers})]
+        return Multiprocessor(code, visits, 4, 1, H200).run().rest[2][WarpState.BARRIER]
+
+    assert waits((1, 1, 2, 2)) < 100 and waits((1, 2, 1, 2)) > 700
 
 
 def test_a_load_of_shared_memory_by_a_generic_address_has_its_conflicts():

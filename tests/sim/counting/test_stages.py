@@ -33,6 +33,6 @@ def test_the_first_block_shows_how_many_stages_a_kernel_fills_ahead():
     shipped = reference("tma_wgmma")
     made = variants(shipped, {"three": {"STAGES": 3}, "waits": {"wgmma_wait<1>();": "wgmma_wait<0>();"}})
     for kernel, most in ((shipped, 4), (made["three"], 3), (made["waits"], 3)):
-        run = kernel.gemm(256, 512, 4096, on="cpu", counters=False, findings=False)
-        block, found = fills(run.first_stages(320))
+        run = kernel.gemm(128, 256, 320, on="cpu", trace=True, counters=False, findings=False)
+        block, found = fills(run.trace)
         assert block == 0 and len(found) == 5 and at_a_time(found) == most

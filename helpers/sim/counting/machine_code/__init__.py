@@ -22,10 +22,12 @@ Trips of a loop that differ from each other by constants alone are not executed 
 Modules: `slicing` finds the slice, `execute` runs it with what `semantics` knows of each instruction, on the `constants`
 of the launch; `steady` jumps over trips, by the `changes` of each instruction's results; `costs` says what an access costs,
 `counts` is the way in; `block_paths` writes down which way the warps of one block take, with the `signals` to its mbarriers;
+`bulk_copies` says what neighbours copy;
 `stored_tiles` says which tile of a matrix each block stores to.
 """
 
-from .block_paths import ANY_BARRIER, LINE, SECTOR, AccessCost, BlockPath, Visit, block_path, lookup_cycles
+from .block_paths import ANY_BARRIER, LINE, SECTOR, AccessCost, BlockPath, Surroundings, Visit, block_path, lookup_cycles
+from .bulk_copies import NEIGHBOURS, BulkCopy, bulk_copies
 from .counts import InstructionCounts, counters, instruction_counts, refine
 from .signals import Signal, SignalKind, kind_of
 from .stored_tiles import StoredMatrix, stored_elements, stored_tiles
@@ -33,15 +35,19 @@ from .stored_tiles import StoredMatrix, stored_elements, stored_tiles
 __all__ = [
     "ANY_BARRIER",
     "LINE",
+    "NEIGHBOURS",
     "SECTOR",
     "AccessCost",
     "BlockPath",
+    "BulkCopy",
     "InstructionCounts",
     "Signal",
     "SignalKind",
     "StoredMatrix",
+    "Surroundings",
     "Visit",
     "block_path",
+    "bulk_copies",
     "counters",
     "instruction_counts",
     "kind_of",

@@ -7,6 +7,7 @@ the first warp to touch them brings them for all.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,13 +25,14 @@ from .constants import LOCAL_WINDOW, cubin_constants, launch_constants
 from .counts import sliced
 from .execute import SliceRun
 from .signals import Phases, Signal, SignalKind, counted, kind_of, place_of, shared_out
-from .values import LOW, CannotTell
+from .values import LOW, ZERO, CannotTell
 
 LINE, SECTOR = 128, 32  # bytes
 ANY_BARRIER = -1  # one whose number is not known
 _TAGS_PER_CYCLE = 4  # of the L1 cache
 _WORD = 4  # bytes
 _PARITY = 31  # bit of a look's operand
+_RANK = 24  # bits of a shared address before the number of its block in a cluster
 _LOCAL_WORDS = 1 << 20  # of a lane, more than there are
 _COPIED = 16  # bytes of a lane's widest copy, and of each past L1
 _LOOKED_AT = 40  # executions of an instruction whose sectors are followed; later ones are taken to go on as the last of them
@@ -65,7 +67,8 @@ class Visit:
     """Warps (a bit each) that execute the instructions [start, end), and what those that reach memory cost, by index.
 
     A memory instruction without a cost was switched off by its guard, or stores to where data say. barriers: numbers of those that
-    wait for so many threads, or have it in a register, by index, ANY_BARRIER where it is not known; one without was switched off, too.
+    wait for so many threads, or have it in a register, by index, for each warp of the block, ANY_BARRIER where it is not known or takes no
+    part; one without was switched off, too.
     signals: what is done to mbarriers, likewise.
     """
 
@@ -73,7 +76,7 @@ class Visit:
     end: int
     warps: int
     costs: Mapping[int, AccessCost]
-    barriers: Mapping[int, int] = field(default_factory=dict)
+    barriers: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     signals: Mapping[int, Signal] = field(default_factory=dict)
 
     @property
@@ -99,17 +102,30 @@ class BlockPath:
     own: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What the way of a block does not tell by itself. cluster: blocks per cluster (x, y, z). scattered: sectors of a warp's load whose
+    address depends on data. sent: bytes of one copy in bulk to device memory. boxes: of copies to shared memory, by index of their
+    instruction, as far as they are known."""
+
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    scattered: Scattered = lambda _: float(WARP)
+    sent: float = 0.0
+    boxes: Mapping[int, int] = field(default_factory=dict)
+
+
 class PathRun(SliceRun):
-    """A run of one block that writes down where its warps go. cached: sectors of L1 that the block may count on. scattered: sectors of a
-    load whose address depends on data."""
+    """A run of one block that writes down where its warps go. cached: sectors of L1 that the block may count on. around: what it cannot
+    tell by itself."""
 
     jumps = False
     waits_end = True
     private_stack = True  # what may have been stored there is forgotten
 
-    def __init__(self, program, grid, block, constants, index: int, cached: int, scattered: Scattered):
-        super().__init__(program, grid, block, constants, [index], True, _MOST_VISITS, (1, 1, 1))
-        self.scattered, self.by_data = scattered, False
+    def __init__(self, program, grid, block, constants, index: int, cached: int, around: Surroundings):
+        super().__init__(program, grid, block, constants, [index], True, _MOST_VISITS, around.cluster)
+        self.rank = int(self.special["SR_CgaCtaId"].item())
+        self.around, self.by_data = around, False
         self.visits: list[Visit] = []
         self.cached = cached
         self.present: OrderedDict[int, None] = OrderedDict()  # sectors in L1, the latest last
@@ -120,7 +136,7 @@ class PathRun(SliceRun):
         self.times: dict[int, int] = {}
         self.latest: dict[int, AccessCost] = {}
         self.costs_now: dict[int, AccessCost] = {}
-        self.barriers_now: dict[int, int] = {}
+        self.barriers_now: dict[int, tuple[int, ...]] = {}
         self.signals_now: dict[int, Signal] = {}
         self.phases = Phases()
         self.expected: dict[int, list[float]] = defaultdict(list)  # mbarrier -> bytes that each arrival expects, and …
@@ -146,7 +162,7 @@ class PathRun(SliceRun):
         if i.index not in self.unknown_sites or i.row.op != "ld" or i.row.space not in ("global", "generic"):
             return
         taking_part = self._active(mask).reshape(-1, WARP).any(axis=1)
-        self.by_data, each = True, self.scattered(i)
+        self.by_data, each = True, self.around.scattered(i)
         bringers = _each_for_itself(taking_part)
         lookups = max(1.0, each / _TAGS_PER_CYCLE)
         self.costs_now[i.index] = AccessCost(max(1, int(taking_part.sum())), 0.0, lookups, each, each, bringers, each)
@@ -157,18 +173,20 @@ class PathRun(SliceRun):
         super().perform(i, mask)
         if i.row.meets and _is_named(i):
             number = self.read(i.sources[0])
-            everywhere = np.broadcast_to(ANY_BARRIER if number is None else number, (1, 1, 1, self.lanes)).reshape(-1)
-            found = set(everywhere[self._active(self.mask)].tolist())
-            if found:
-                self.barriers_now[i.index] = found.pop() if len(found) == 1 else ANY_BARRIER
+            rows = [set(row) - {-1} for row in self._rows(ZERO if number is None else number).tolist()]
+            if any(rows):
+                one = tuple(row.pop() if len(row) == 1 and number is not None else ANY_BARRIER for row in rows)
+                self.barriers_now[i.index] = one
 
     def _signal(self, i, kind: SignalKind) -> None:
         """Write down what the lanes at work do to mbarriers: those of a warp to one of them."""
-        place = self.address(place_of(i))
+        place = ZERO if kind is SignalKind.SENT else self.address(place_of(i))
         if place is None:
             raise CannotTell(f"which mbarrier it is depends on data: {i}")
         rows, word = self._rows(place), self.read(i.sources[-1])
         words = None if word is None else np.broadcast_to(word & LOW, (1, 1, 1, self.lanes)).reshape(rows.shape)
+        abroad = i.has("MULTICAST") or bool((rows[rows >= 0] >> _RANK != self.rank).any() and kind is SignalKind.ARRIVE)
+        rows = np.where(rows >= 0, rows & (1 << _RANK) - 1, -1)
         places, arrivals, amounts = [-1] * len(rows), [0] * len(rows), [0.0] * len(rows)
         for warp, row in enumerate(rows):
             lanes = np.flatnonzero(row >= 0)
@@ -180,6 +198,8 @@ class PathRun(SliceRun):
                 amounts[warp] = self.phases.advance(warp, where, None if mine is None else int(mine[0]) >> _PARITY & 1)
             elif kind is SignalKind.BULK:
                 self.brought[where].append((self.signals_now, i.index, warp))
+            elif kind is SignalKind.SENT:
+                amounts[warp] = len(lanes) * self.around.sent
             else:
                 each = [counted(i, None if mine is None else int(word)) for word in (lanes if mine is None else mine)]
                 if any(arrived is None or amount is None for arrived, amount in each):
@@ -190,12 +210,17 @@ class PathRun(SliceRun):
                     self.phases.begin(where)
                 elif amounts[warp] > len(lanes):
                     self.expected[where].append(amounts[warp])
-        self.signals_now[i.index] = Signal(tuple(places), tuple(arrivals), tuple(amounts))
+        self.signals_now[i.index] = Signal(tuple(places), tuple(arrivals), tuple(amounts), abroad)
 
     def share_out(self) -> None:
         """Give copies the bytes that their mbarriers expect."""
         for place, copies in self.brought.items():
-            for (signals, index, warp), amount in zip(copies, shared_out(self.expected[place], len(copies)), strict=True):
+            known = [float(self.around.boxes.get(index, 0)) for _, index, _ in copies]
+            of_all = math.prod(self.around.cluster)
+            known = [nbytes * (of_all if signals[index].abroad else 1) for nbytes, (signals, index, _) in zip(known, copies, strict=True)]
+            if not all(known) or sum(known) != sum(self.expected[place]):
+                known = shared_out(self.expected[place], len(copies))
+            for (signals, index, warp), amount in zip(copies, known, strict=True):
                 amounts = list(signals[index].amounts)
                 amounts[warp] = amount
                 signals[index] = replace(signals[index], amounts=tuple(amounts))
@@ -375,28 +400,28 @@ def stored_lines(addresses: np.ndarray, width: int) -> tuple[np.ndarray, np.ndar
 
 def block_path(
     compiled, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], index: int, cached: int,
-    scattered: Scattered = lambda _: float(WARP),
+    around: Surroundings | None = None,
 ) -> tuple[BlockPath | None, str]:  # fmt: skip
     """(path of the block with this linear index, '') or (None, why it cannot be told).
 
-    compiled, grid, block, args: as for `instruction_counts`. cached: sectors of the L1 cache that a block may count on. scattered:
-    sectors of a warp's load whose address depends on data.
+    compiled, grid, block, args: as for `instruction_counts`. cached: sectors of the L1 cache that a block may count on.
     """
-    found, why = _path(compiled, grid, block, args, index, cached, False, scattered)
+    around = around or Surroundings()
+    found, why = _path(compiled, grid, block, args, index, cached, False, around)
     if found is None and "CALL" in compiled.sass:
-        usual, _ = _path(compiled, grid, block, args, index, cached, True, scattered)
+        usual, _ = _path(compiled, grid, block, args, index, cached, True, around)
         found, why = (usual, "") if usual else (None, why)
     return found, why
 
 
-def _path(compiled, grid, block, args, index: int, cached: int, usual: bool, scattered: Scattered) -> tuple[BlockPath | None, str]:
+def _path(compiled, grid, block, args, index: int, cached: int, usual: bool, around: Surroundings) -> tuple[BlockPath | None, str]:
     program = sliced(compiled.sass, compiled.symbol, True, usual)
     if program is None:
         return None, "there is no machine code for this kernel"
     try:
-        constants = launch_constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args)
+        constants = launch_constants(compiled.ptx, compiled.symbol, compiled.arch, grid, block, args, around.cluster)
         constants |= cubin_constants(compiled.cubin, compiled.symbol)
-        run = PathRun(program, grid, block, constants, index, cached, scattered)
+        run = PathRun(program, grid, block, constants, index, cached, around)
         run.run()
         run.share_out()
     except CannotTell as reason:

@@ -10,7 +10,7 @@ from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.code.sass_operands import SassAddress, SassJump, registers_of
 
 from .semantics import ARITHMETIC, HANDLERS
-from .signals import kind_of
+from .signals import SignalKind, coordinates, kind_of
 
 
 @dataclass
@@ -120,7 +120,9 @@ class Slice:
             return i.reads
         if self.stored:
             return frozenset([*i.addressing, *registers_of(i.predicate)]) if stores_results(i) else None
-        if self.accesses and (i.row.meets or kind_of(i)):
+        if self.accesses and (kind := kind_of(i)):
+            return i.reads | {register.name() for register in (coordinates(i) if kind is SignalKind.BULK else ())}
+        if self.accesses and i.row.meets:
             return i.reads  # which barrier it is
         if i.row.per_thread and i.predicate is not None:
             return frozenset(registers_of(i.predicate))

@@ -198,7 +198,7 @@ def test_a_path_has_the_numbers_of_named_barriers_as_they_are_executed(stages):
     path, why = block_path(compiled, (1, 1, 1), (64, 1, 1), given, 0, 1 << 10)
     assert path is not None, why
     for bit, waits in ((1, range(1 + stages, 1 + 2 * stages)), (2, range(1, 1 + stages))):
-        met = [(k, number) for visit in path.visits if visit.warps == bit for k, number in sorted(visit.barriers.items())]
+        met = [(k, numbers[bit - 1]) for visit in path.visits if visit.warps == bit for k, numbers in sorted(visit.barriers.items())]
         syncs = [number for k, number in met if path.function.instructions[k].has("SYNC")]
         assert syncs == [waits[t % stages] for t in range(trips - stages if bit == 1 else trips)]
         assert len(met) - len(syncs) == trips, "it comes to as many"

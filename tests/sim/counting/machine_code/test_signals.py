@@ -93,8 +93,9 @@ def signals(path, kind):
     ("ARRIVES.LDGSTSBAR.64.TRANSCNT", ("[UR4]",), SignalKind.LANDED),
     ("UTMALDG.2D", ("[UR4]", "[UR8]"), SignalKind.BULK),
     ("UBLKCP.S.G", ("[UR4]", "[UR8]", "UR6"), SignalKind.BULK),
-    ("UBLKCP.G.S", ("[UR4]", "[UR8]", "UR6"), None),
-    ("UTMASTG.2D", ("[UR4]", "[UR8]"), None),
+    ("UBLKCP.G.S", ("[UR4]", "[UR8]", "UR6"), SignalKind.SENT),
+    ("UTMASTG.2D", ("[UR4]", "[UR8]"), SignalKind.SENT),
+    ("UTMACMDFLUSH", (), None),
 ])  # fmt: skip
 def test_what_an_instruction_does_to_an_mbarrier(opcode, operands, kind):
     assert kind_of(instruction(opcode, *operands)) is kind

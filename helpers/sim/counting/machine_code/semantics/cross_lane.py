@@ -6,9 +6,9 @@ import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
 from helpers.sim.code.sass_operands import SassRegister
-from helpers.sim.counting.machine_code.values import TRUE, known, modified
+from helpers.sim.counting.machine_code.values import LOW, TRUE, known, modified
 
-from .handlers import meaning_of, set_carries, set_register
+from .handlers import meaning_of, set_bits, set_carries, set_register
 
 HEARS_OF_OTHERS = frozenset({"VOTE", "VOTEU", "ELECT", "SHFL"})  # what they give a lane depends on other lanes
 
@@ -20,6 +20,10 @@ def _to_uniform(launch, i, mask):
     value = mine = launch.read(i.sources[0])
     if value is None and not launch.jumps:  # others of a warp need not know it, and all of it hears
         value = mine = _known_to_the_first(launch, i.sources[0], mask)
+    certain = LOW
+    if value is None:
+        certain, bits = launch.read_bits(i.sources[0])
+        value = mine = bits if certain else None
     if value is not None and value.shape[-1] > 1:
         rows = launch.by_warp(value)
         if mask is None:
@@ -30,9 +34,14 @@ def _to_uniform(launch, i, mask):
             chosen = np.take_along_axis(rows, active.argmax(axis=-1)[..., None], axis=-1)
         shape = (*chosen.shape[:3], launch.lanes)
         value = np.broadcast_to(chosen, (*chosen.shape[:4], launch.warp)).reshape(shape)
-    whole = mask if mask is None or launch.jumps else launch.per_warp(np.broadcast_to(mask, (1, 1, 1, launch.lanes)), np.any)
-    set_register(launch, i, value, whole)
-    set_carries(launch, i, (None if value is None else mine != value,), mask)
+    whole = mask
+    if mask is not None and not launch.jumps:
+        whole = launch.per_warp(np.broadcast_to(mask, (*mask.shape[:3], launch.lanes)), np.any)
+    if value is None or certain == LOW:
+        set_register(launch, i, value, whole)
+    else:
+        set_bits(launch, i, certain, value, whole)
+    set_carries(launch, i, (None if value is None or certain != LOW else mine != value,), mask)
 
 
 def _known_to_the_first(launch, operand, mask):
@@ -40,8 +49,9 @@ def _known_to_the_first(launch, operand, mask):
     name = operand.name() if isinstance(operand, SassRegister) and not operand.zero else ""
     if name not in launch.values or launch.known[name] is None:
         return None
-    everywhere = (1, 1, 1, launch.lanes)
-    active, lanes = (np.broadcast_to(TRUE if one is None else one, everywhere) for one in (mask, launch.known[name]))
+    given = [TRUE if one is None else one for one in (mask, launch.known[name])]
+    everywhere = np.broadcast_shapes(*(one.shape for one in given), launch.values[name].shape, (1, 1, 1, launch.lanes))
+    active, lanes = (np.broadcast_to(one, everywhere) for one in given)
     active, lanes = launch.by_warp(active), launch.by_warp(lanes)
     first = np.take_along_axis(lanes, active.argmax(axis=-1)[..., None], axis=-1)[..., 0]
     if not (first | ~active.any(axis=-1)).all():
