@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from helpers.sim.code.ptx import directives
+from helpers.sim.code.sass import parse
+from helpers.sim.counting.machine_code import BulkCopy
 
 from .hardware import GPU
 
@@ -17,21 +20,26 @@ def cluster_of(compiled) -> tuple[int, int, int]:
     return x, y, z
 
 
-def hangs_over(compiled, m: int, n: int) -> bool:
+def hangs_over(compiled, m: int, n: int, copies: Mapping[int, BulkCopy] | None = None) -> bool:
     """Whether blocks of a cluster share copies and the last clusters of a C of m × n have a block without any of it, in the tiles that the
-    kernel states. On an H200 such a cluster takes up to twice as long as others (kernels/LOG.md, runs 17 and 19)."""
+    kernel states. copies: what blocks copy, by index of their instruction, where that is known. On an H200 such a cluster takes up to twice
+    as long as others (kernels/LOG.md, runs 17 and 19)."""
     tile = compiled.constants.get("tile_shape")
     if tile is None or MULTICAST not in compiled.ptx:
         return False
     rows, columns, *_ = tile
-    below, beside = _sharing(compiled, rows)
+    below, beside = _sharing(compiled, rows, copies or {})
     return bool(math.ceil(m / rows) % below or math.ceil(n / columns) % beside)
 
 
-def _sharing(compiled, rows: int) -> tuple[int, int]:
-    """(blocks of a cluster below each other, which share B; blocks beside each other, which share A): beside each other where each copies
-    its part of the tile's rows of A, and below each other otherwise."""
-    cluster = math.prod(cluster_of(compiled))
+def _sharing(compiled, rows: int, copies: Mapping[int, BulkCopy]) -> tuple[int, int]:
+    """(blocks of a cluster below each other, which share B; blocks beside each other, which share A): what each copies for itself says
+    where it stands. Where nothing does: beside each other where each copies its part of the tile's rows of A, otherwise below each other.
+    """
+    cluster, function = math.prod(cluster_of(compiled)), parse(compiled.sass).get(compiled.symbol)
+    for index, copy in copies.items():
+        if copy.apart and copy.tensor is not None and function is not None and not function.instructions[index].has("MULTICAST"):
+            return (cluster, 1) if copy.tensor == 0 else (1, cluster)
     return (1, cluster) if box_of_a(compiled)[0] * cluster == rows else (cluster, 1)
 
 

@@ -6,6 +6,8 @@ from helpers.course import steps
 from helpers.model import hardware
 from helpers.model.cluster_places import box_of_a, cluster_of, hangs_over, most_blocks
 from helpers.run import kernel
+from helpers.sim.code.sass import parse
+from helpers.sim.counting.machine_code import BulkCopy
 
 H200, A100 = hardware.gpu("H200 SXM"), hardware.gpu("A100 SXM4 40GB")
 
@@ -22,6 +24,16 @@ def test_a_cluster_stands_where_its_blocks_share():
         assert cluster_of(made) == (2, 1, 1)
         assert all(hangs_over(made, m, n) for m, n in sizes), slug
         assert not any(hangs_over(made, 2 * m, 2 * n) for m, n in sizes), slug
+
+
+def test_what_each_block_copies_for_itself_says_more_than_a_box():
+    """Where the first block alone has copies for all of its cluster, boxes do not tell what is shared."""
+    made = compiled("warp_specialized")  # tiles of 256 x 128, beside each other by its boxes
+    plain = next(i.index for i in parse(made.sass)[made.symbol].instructions if i.opcode == "UTMALDG.2D")
+    for tensor, (m, n) in ((0, (256, 256)), (1, (512, 128))):  # copies rows of A for itself, so it stands below; columns of B, beside
+        own = {plain: BulkCopy(8192, 1.0, tensor, True)}
+        assert hangs_over(made, m, n, own) and not hangs_over(made, 512, 256, own)
+    assert hangs_over(made, 512, 128, {plain: BulkCopy(8192, 1.0, None, True)}), "of a map that is not known, boxes tell"
 
 
 def test_blocks_that_share_no_copies_hang_over_nothing():

@@ -268,15 +268,24 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     each, *slices = compiled.constants.get("persistent") or (fit.blocks_per_sm,)
     if math.prod(slices) > 1:
         return None, "the model does not know blocks that share the tiles of C"
-    if problem is not None and hangs_over(compiled, problem.m, problem.n):
+    copies = {} if problem is None else _copies(run, compiled, problem.k)
+    if problem is not None and cluster > 1 and not any(copy.apart for copy in copies.values()):
+        # some of these blocks have no tile, perhaps
+        copies = _copies(run, compiled, problem.k, 2) or copies
+    if problem is not None and hangs_over(compiled, problem.m, problem.n, copies):
         return None, "the model does not know clusters of which a block lies outside of C, whose copies are slow"
     resident = min(fit.blocks_per_sm, each, math.ceil(blocks / gpu.sms))
     l1 = _l1(gpu, fit.blocks_per_sm * (shared + gpu.capability.shared_reserved))
-    copies = {} if problem is None else _copies(run, compiled, problem.k)
-    path, why, share, depth = _path(run, compiled, l1 // resident // SECTOR, copies)
+    cached, tiles = l1 // resident // SECTOR, 1
+    path, why, share, depth = _path(run, compiled, cached, copies)
+    if path is not None and "tiles" in run.problem and _leaves_work(path):  # perhaps its consumers have a tile each
+        tiles, copies = 2, _copies(run, compiled, problem.k, 2)
+        path, why, share, depth = _path(run, compiled, cached, copies, tiles)
     if path is None:
         return None, why
-    blocks = math.ceil(blocks * share)
+    if "tiles" in run.problem and _leaves_work(path):
+        return None, "the model does not know which tiles its blocks walk"
+    blocks = math.ceil(math.prod(_grid(run, tiles)) * share)
     most = most_blocks(blocks, gpu, cluster, resident, each if "tiles" in run.problem else 0)
     resident = min(resident, most)
     if not (total or path.usual or any(visit.signals for visit in path.visits)):
@@ -297,7 +306,7 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         beyond, instructions = _beyond(run, parts), path.function.instructions
         launch = replace(launch, beyond=beyond, rates=rates(instructions, copies, run, cluster, beyond, parts))
     if "tiles" in run.problem and depth and most >= 2 * resident:
-        two, _, _ = _path_of(run, compiled, l1 // resident // SECTOR, copies, depth, 2)
+        two, _, _ = _path_of(run, compiled, cached, copies, depth, 2 * tiles)
         if two is not None:
             launch = replace(launch, walked=replace(launch, path=two, each=2 * known if known else None, tiles=2, known={}))
     return launch, ""
@@ -323,7 +332,7 @@ def _grid(run, tiles: int = 1) -> tuple[int, int, int]:
     return math.ceil(math.prod((run.problem["tiles"], *parts)) / tiles / cluster) * cluster, 1, 1
 
 
-def _path(run, compiled, cached: int, copies: Mapping[int, BulkCopy]) -> tuple[BlockPath | None, str, float, int]:
+def _path(run, compiled, cached: int, copies: Mapping[int, BulkCopy], tiles: int = 1) -> tuple[BlockPath | None, str, float, int]:
     """(the path of the middle block, why there is none, the share of the blocks that are like it, its K), of a product as if it were less
     deep: so deep that its loop makes `_TRIPS`, if one of `_DEPTHS` does. Of other launches K is 0. cached: as for `block_path`.
 
@@ -336,18 +345,18 @@ def _path(run, compiled, cached: int, copies: Mapping[int, BulkCopy]) -> tuple[B
 
     def trips(path: BlockPath, share: float, k: int) -> int:
         """Of its main loop, if that is one along K."""
-        fits = functools.partial(_grows_with_k, path, total / (math.prod(_grid(run)) * share), product.k, k)
+        fits = functools.partial(_grows_with_k, path, total / (math.prod(_grid(run, tiles)) * share), product.k, k)
         loop = main_loop(path.visits, fits)
         return loop.trips * loop.period if loop is not None and fits(loop) else 0
 
     k = _short(product.k, _DEPTHS[0])
-    path, why, share = _path_of(run, compiled, cached, copies, k)
+    path, why, share = _path_of(run, compiled, cached, copies, k, tiles)
     found, most = (path, why, share, k), 0 if path is None else trips(path, share, k)
     for depth in _DEPTHS[1:]:
         if path is None or k == product.k or most >= _TRIPS:
             break
         k = _short(product.k, depth)
-        path, why, share = _path_of(run, compiled, cached, copies, k)
+        path, why, share = _path_of(run, compiled, cached, copies, k, tiles)
         if path is not None and ((more := trips(path, share, k)) > most or not most):
             found, most = (path, why, share, k), more
     return found
@@ -366,6 +375,11 @@ def _grows_with_k(path: BlockPath, each: float | None, whole: int, short: int, l
         return False
     of_k = (whole - short) / trips  # elements
     return abs(trips - round(trips)) < _WHOLE and abs(of_k - round(of_k)) < _WHOLE
+
+
+def _leaves_work(path: BlockPath) -> bool:
+    """Is there a matrix instruction in the kernel, and none in the block's way?"""
+    return any(i.row.pipe == "tensor" for i in path.function.instructions) and not _multiplies(path, path.visits)
 
 
 def _multiplies(path: BlockPath, visits: Sequence[Visit]) -> bool:
@@ -403,9 +417,9 @@ def _path_of(run, compiled, cached: int, copies: Mapping[int, BulkCopy], k: int,
     return longest, "", sum(_instructions(way) > _IDLE * _instructions(longest) for way in found) / len(found)
 
 
-def _copies(run, compiled, k: int) -> Mapping[int, BulkCopy]:
-    """What blocks in the middle of a product with a K of k copy in bulk first."""
-    grid, arguments = _grid(run), list(run.arguments)
+def _copies(run, compiled, k: int, tiles: int = 1) -> Mapping[int, BulkCopy]:
+    """What blocks in the middle of a product with a K of k copy in bulk first. tiles: as for `_grid`."""
+    grid, arguments = _grid(run, tiles), list(run.arguments)
     arguments[_K] = type(arguments[_K])(min(k, _DEPTHS[-1]))
     blocks = math.prod(grid)
     first = blocks // 2 // NEIGHBOURS * NEIGHBOURS

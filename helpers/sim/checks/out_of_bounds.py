@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from helpers.sim.code.addresses import DEVICE_BASE, RANK_SHIFT
+from helpers.sim.code.addresses import DEVICE_BASE, RANK_SHIFT, SHARED_WINDOW, WINDOW_REACH
 from helpers.sim.code.sites import AccessKind, Site
 
 from .missed_elements import advice_on, place_of, start_of
@@ -29,6 +29,10 @@ NONE_GIVEN = (
 TOO_FEW_GIVEN = (
     "A block has {given} bytes of extern __shared__ memory here, as dynamic_shared of the kernel says (or shared= of the launch), and the "
     "access ends at byte {end} of it. Ask for as many bytes as the kernel uses, or check the index against the extent of {name}."
+)
+GENERIC = (
+    "__cvta_generic_to_shared(pointer) makes an address of shared memory of a pointer. For others PTX promises nothing, whatever a GPU "
+    "that looks at their lower bits alone may find there."
 )
 OF_AN_ARRAY = "Check the index against the extent of {}."
 LOCAL_ADVICE = "An index into an array inside the kernel is too large or negative."
@@ -129,6 +133,10 @@ def in_shared_memory(m: Machine, site: Site, offsets: np.ndarray, width: int, ba
     name = None
     if site.space != "cluster" and "cluster" in m.program.uses and 0 < offset >> RANK_SHIFT <= m.clusters.size:
         what = f"A thread {verb} another block's shared memory with an instruction for its own block only: use .shared::cluster."
+    elif SHARED_WINDOW <= offset < SHARED_WINDOW + WINDOW_REACH:
+        what = f"A thread {verb} {width} bytes at a generic address, where the instruction takes one of shared memory."
+        m.findings.add(KIND, site.line, what, block=block, thread=thread, count=count, advice=GENERIC, array="shared", sites=(site,))
+        return
     else:
         offset -= 1 << 32 if 1 << 31 <= offset < 1 << 32 else 0  # 32-bit arithmetic has wrapped
         offset -= m.shared.start

@@ -96,6 +96,25 @@ def test_dynamic_shared_memory_has_its_end_too():
     assert message.endswith("which has 96 bytes per block: just past the end of more.")
 
 
+@pytest.mark.parametrize(
+    ("body", "arch"),
+    [
+        ('asm volatile("st.shared.f32 [%0], %1;" :: "l"(s + threadIdx.x), "f"(1.0f) : "memory");', "sm_90"),
+        (
+            'asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %1, %1, %1};" :: "l"(s + 4 * threadIdx.x), "r"(1) : "memory");',
+            "sm_90",
+        ),
+    ],
+    ids=("st", "stmatrix"),
+)
+def test_a_generic_address_for_an_instruction_of_shared_memory_is_told_as_one(body, arch):
+    source = f'extern "C" __global__ void f(float* y) {{ __shared__ __align__(128) float s[128]; s[threadIdx.x] = 0; {body} y[threadIdx.x] = s[threadIdx.x]; }}'
+    found = helpers.compile(source, arch=arch).launch(1, 32, [np.zeros(32, np.float32)], on="cpu", counters=False).findings
+    finding = next(finding for finding in found if finding.kind == "out-of-bounds")
+    assert finding.message.endswith("at a generic address, where the instruction takes one of shared memory.")
+    assert finding.advice.startswith("__cvta_generic_to_shared(pointer)")
+
+
 @pytest.mark.parametrize("i", [-1, -5, 4, 100])
 def test_local_memory(i):
     (message, *_) = said("for (int k = 0; k < 4; k++) put(own, k, k); put(own, i, 2); y[0] = own[i & 3];", i)

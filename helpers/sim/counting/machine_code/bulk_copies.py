@@ -34,10 +34,13 @@ _MOST_BLOCKS = 60_000  # basic blocks
 @dataclass(frozen=True)
 class BulkCopy:
     """A copy in bulk to shared memory, as neighbouring blocks execute it for the first time. nbytes: of its box, 0 where that is not known.
-    fresh: boxes that are different, as a share of all of them."""
+    fresh: boxes that are different, as a share of all of them. tensor: which of the kernel's tensor maps it copies from, from 0; None where
+    that is not known. apart: of the first cluster's blocks each copies a box of its own."""
 
     nbytes: int
     fresh: float
+    tensor: int | None = None
+    apart: bool = False
 
 
 class _FirstCopies(SliceRun):
@@ -81,8 +84,14 @@ def bulk_copies(compiled, grid, block, args: Sequence[Any], blocks: Sequence[int
         run.run()
     except CannotTell:
         return {}
-    sizes = _sizes(compiled, args)
-    return {index: BulkCopy(sizes.get(boxes[0][0], 0), len(set(boxes)) / len(boxes)) for index, boxes in run.boxes.items() if boxes}
+    sizes, together = _sizes(compiled, args), math.prod(cluster)
+    found = {}
+    for index, boxes in run.boxes.items():
+        if boxes:
+            tensor = [*sizes].index(boxes[0][0]) if boxes[0][0] in sizes else None
+            apart = len(boxes) == len(blocks) and len(set(boxes[:together])) == together > 1
+            found[index] = BulkCopy(sizes.get(boxes[0][0], 0), len(set(boxes)) / len(boxes), tensor, apart)
+    return found
 
 
 def _sizes(compiled, args: Sequence[Any]) -> dict[int, int]:

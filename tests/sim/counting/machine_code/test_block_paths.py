@@ -5,7 +5,7 @@ import pytest
 
 from helpers.run.kernel import compile as compile_kernel
 from helpers.sim.code.sass import parse
-from helpers.sim.counting.machine_code import block_path, instruction_counts
+from helpers.sim.counting.machine_code import Surroundings, block_path, instruction_counts
 from helpers.sim.counting.machine_code.block_paths import copy_requests
 from helpers.sim.counting.machine_code.slicing import usual_way
 
@@ -202,3 +202,19 @@ def test_a_path_has_the_numbers_of_named_barriers_as_they_are_executed(stages):
         syncs = [number for k, number in met if path.function.instructions[k].has("SYNC")]
         assert syncs == [waits[t % stages] for t in range(trips - stages if bit == 1 else trips)]
         assert len(met) - len(syncs) == trips, "it comes to as many"
+
+
+def test_the_number_of_a_cluster_is_known():
+    """%clusterid is worked out as %ctaid times a constant of the launch."""
+    source = """
+extern "C" __global__ void __cluster_dims__(4) numbered(float* x) {
+    unsigned number;
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(number));
+    for (unsigned k = 0; k < number; k++) x[k] = k;
+}"""
+    compiled = compile_kernel(source, arch="sm_90").compiled
+    for block in (0, 7, 8, 23):
+        path, why = block_path(compiled, (24, 1, 1), (32, 1, 1), [np.zeros(8, np.float32)], block, 1 << 10, Surroundings((4, 1, 1)))
+        assert path is not None, why
+        stores = sum(len(visit.costs) for visit in path.visits)
+        assert stores == block // 4

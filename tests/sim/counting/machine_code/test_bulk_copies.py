@@ -37,8 +37,14 @@ def copies(source, grid=(4, 4), blocks=range(16), n=2, cluster=(1, 1, 1)):
 @pytest.mark.parametrize(("grid", "fresh"), [((4, 4), (1 / 4, 1 / 4)), ((16, 1), (1 / 16, 1)), ((1, 16), (1, 1 / 16))])
 def test_blocks_of_a_row_share_rows_and_those_of_a_column_columns(grid, fresh):
     first, second, third = copies(PRODUCT.replace("ROW", "3"), grid).values()
-    assert first == BulkCopy(64 * 32, fresh[0]) and second == BulkCopy(32 * 32, fresh[1])
+    assert first == BulkCopy(64 * 32, fresh[0], 0) and second == BulkCopy(32 * 32, fresh[1], 1)
     assert third == BulkCopy(0, 1 / 16), "all of them want the same bytes, of which no map says how many they are"
+
+
+def test_where_a_cluster_stands_is_told_by_what_its_blocks_copy_for_themselves():
+    for source, cluster, apart in ((PRODUCT, (2, 1, 1), (False, True)), (PRODUCT, (1, 1, 1), (False, False))):
+        first, second, third = copies(source.replace("ROW", "3"), cluster=cluster).values()
+        assert ((first.apart, second.apart), third.apart) == (apart, False), "blocks beside each other have columns of their own"
 
 
 def test_a_copy_of_bytes_is_known_by_where_they_lie():
