@@ -494,10 +494,13 @@ class Multiprocessor:
             self._group(warp)[2] = True
         elif kind == PRODUCT:
             self._multiply(warp, step, at)
-        elif kind == BULK:
-            self._copy_in_bulk(warp, step, cost, at)
-        elif kind == SENT:
-            self._store_in_bulk(warp, step, cost, at)
+        elif kind in (BULK, SENT):
+            if (board := step.sources) >= 0:
+                warp.free[board] = max(warp.free[board], at + 2)
+            if cost is not None and kind == BULK:
+                self._copy_in_bulk(warp, step, cost, at)
+            elif cost is not None:  # not switched off by its guard
+                self._store_in_bulk(warp, cost, at)
         elif kind == JOIN:
             self.barriers = max(self.barriers, at) + self.arrival
             self._go_on(self.meetings[warp.block].take(1, 0.0, self.barriers))
@@ -532,22 +535,14 @@ class Multiprocessor:
 
     def _copy_in_bulk(self, warp: _Warp, step: Scheduled, signal, at: float) -> None:
         """Ask L2 for what a copy brings, which its mbarrier will know of."""
-        if (board := step.sources) >= 0:
-            warp.free[board] = max(warp.free[board], at + 2)
-        if signal is None:
-            return  # switched off by its guard
         amount = signal.amounts[warp.number]
         sent = self._ask_l2(amount / SECTOR, amount / LINE, self.bulk_line, at, self.bulk_sectors.get(step.index, self.some_sectors))
         there = sent + self.bulk + self.abroad * signal.abroad
         self.landing = max(self.landing, there)
         self._tell(warp, signal.places[warp.number], 0, -amount, there)
 
-    def _store_in_bulk(self, warp: _Warp, step: Scheduled, signal, at: float) -> None:
+    def _store_in_bulk(self, warp: _Warp, signal, at: float) -> None:
         """Read what a copy takes to L2, as fast as L2's port takes it; its group of copies is done then."""
-        if (board := step.sources) >= 0:
-            warp.free[board] = max(warp.free[board], at + 2)
-        if signal is None:
-            return  # switched off by its guard
         amount = signal.amounts[warp.number]
         own, sent = amount / SECTOR * self.store_own, amount / SECTOR * self.store_sector + amount / LINE * self.store_line
         self.reads = max(self.reads, at) + own

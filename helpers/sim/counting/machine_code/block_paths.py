@@ -215,12 +215,11 @@ class PathRun(SliceRun):
     def share_out(self) -> None:
         """Give copies the bytes that their mbarriers expect."""
         for place, copies in self.brought.items():
-            known = [float(self.around.boxes.get(index, 0)) for _, index, _ in copies]
-            of_all = math.prod(self.around.cluster)
-            known = [nbytes * (of_all if signals[index].abroad else 1) for nbytes, (signals, index, _) in zip(known, copies, strict=True)]
-            if not all(known) or sum(known) != sum(self.expected[place]):
-                known = shared_out(self.expected[place], len(copies))
-            for (signals, index, warp), amount in zip(copies, known, strict=True):
+            blocks = (math.prod(self.around.cluster) if signals[index].abroad else 1 for signals, index, _ in copies)
+            brought = [float(self.around.boxes.get(index, 0) * many) for many, (_, index, _) in zip(blocks, copies, strict=True)]
+            if not all(brought) or sum(brought) != sum(self.expected[place]):
+                brought = shared_out(self.expected[place], len(copies))
+            for (signals, index, warp), amount in zip(copies, brought, strict=True):
                 amounts = list(signals[index].amounts)
                 amounts[warp] = amount
                 signals[index] = replace(signals[index], amounts=tuple(amounts))

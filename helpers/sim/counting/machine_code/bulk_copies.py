@@ -18,7 +18,7 @@ from helpers.sim.code.sass import SassInstruction
 from helpers.sim.code.sass_operands import SassAddress
 from helpers.sim.layouts.tensor_map import TensorMap
 
-from .constants import cubin_constants, launch_constants
+from .constants import cubin_constants, launch_constants, parameter_offsets
 from .counts import sliced
 from .execute import SliceRun
 from .signals import SignalKind, coordinates, kind_of
@@ -26,7 +26,6 @@ from .values import LOW, CannotTell
 
 NEIGHBOURS = 16  # blocks
 _PARAMETERS = 0x198  # of the constant bank, from sm_90 on and before sm_100: where in memory the parameters lie
-_FIRST = 0x210  # … in that bank
 _SOMEWHERE = 0x4000 << 32  # such a place, whose lower half is 0: it tells which of them is meant
 _MOST_BLOCKS = 60_000  # basic blocks
 
@@ -96,11 +95,9 @@ def bulk_copies(compiled, grid, block, args: Sequence[Any], blocks: Sequence[int
 
 def _sizes(compiled, args: Sequence[Any]) -> dict[int, int]:
     """Bytes of the box of each tensor map among the parameters, by where it begins behind the first one."""
-    entry = declarations(compiled.ptx).functions[compiled.symbol]
-    found, at = {}, _FIRST
-    for parameter, value in zip(entry.parameters, args, strict=True):
-        at += -at % parameter.align
-        if isinstance(value, TensorMap) and not value.by_pointer:
-            found[at - _FIRST] = math.prod(value.tensor.box) * value.tensor.itemsize
-        at += parameter.nbytes
-    return found
+    parameters = declarations(compiled.ptx).functions[compiled.symbol].parameters
+    return {
+        offset: math.prod(value.tensor.box) * value.tensor.itemsize
+        for offset, value in zip(parameter_offsets(parameters, compiled.arch), args, strict=True)
+        if isinstance(value, TensorMap) and not value.by_pointer
+    }

@@ -23,10 +23,10 @@ def launch_constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) ->
     number = int(re.sub(r"\D", "", arch))
     grid, block = [(*map(int, extent), 1, 1)[:3] for extent in (grid, block)]
     if number >= 100:
-        at_block, at_grid, at_parameters, at_stack = 0x360, 0x370, 0x380, 0x37C
+        at_block, at_grid, at_stack = 0x360, 0x370, 0x37C
     else:
         at_block, at_grid, at_stack = 0x0, 0xC, 0x28
-        at_parameters = 0x210 if number >= 90 else 0x160
+    at_parameters = first_parameter(arch)
     words = {at_block + 4 * k: block[k] for k in range(3)} | {at_grid + 4 * k: grid[k] for k in range(3)}
     words[at_stack] = 0x00FFFDC0
     if number < 100:
@@ -40,12 +40,28 @@ def launch_constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) ->
     declared = entry.parameters if entry else []
     if len(declared) != len(args):
         raise CannotTell(f"the kernel has {len(declared)} parameters, not {len(args)}")
-    for k, (parameter, value) in enumerate(zip(declared, args, strict=True)):
-        data.extend(b"\0" * (-(at_parameters + len(data)) % parameter.align))  # of the bank, not of the first one
+    for k, (parameter, value, offset) in enumerate(zip(declared, args, parameter_offsets(declared, arch), strict=True)):
+        data.extend(b"\0" * (offset - len(data)))
         data.extend(_encode(parameter.type, parameter.nbytes, value, k))
     data.extend(b"\0" * (-len(data) % 4))
     words |= {at_parameters + i: int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)}
     return {(0, offset): word for offset, word in words.items()}
+
+
+def first_parameter(arch: str) -> int:
+    """Where in bank 0 the parameters of a kernel begin."""
+    number = int(re.sub(r"\D", "", arch))
+    return 0x380 if number >= 100 else 0x210 if number >= 90 else 0x160
+
+
+def parameter_offsets(parameters, arch: str) -> list[int]:
+    """Bytes from there to each parameter: they are aligned to the bank, not to the first one."""
+    found, at = [], first_parameter(arch)
+    for parameter in parameters:
+        at += -at % parameter.align
+        found.append(at - first_parameter(arch))
+        at += parameter.nbytes
+    return found
 
 
 def cubin_constants(cubin: bytes, symbol: str) -> dict[tuple[int, int], int]:
