@@ -13,6 +13,7 @@ from helpers.sim.code.parameters import parameters_reached
 from helpers.sim.code.sites import AccessKind, Site
 from helpers.sim.counting import names
 from helpers.sim.counting.machine_code import SECTOR
+from helpers.sim.layouts.tensor_map import TensorMap
 from helpers.sim.load import load
 
 from .cycles.chip import figures
@@ -41,17 +42,22 @@ def device_memory(run) -> MemoryDemand:
     only in part, it takes too much. Atomic operations are taken to be spread evenly over the arrays that they may reach.
     """
     counters, arrays = run.counters, _Arrays(run)
-    fetched = counters.get(names.sectors("global", "ld"), 0) * SECTOR
-    stored = counters.get(names.sectors("global", "st"), 0) * SECTOR
+    fetched = _moved(counters, "ld")
     read = min(fetched, arrays.bytes(lambda site: site.op in _READS))
     changed = min(_atomic(counters, names.sectors) * SECTOR, arrays.bytes(_is_atomic))
+    changed += min(counters.get(names.bulk_sectors("red"), 0) * SECTOR, arrays.bytes(lambda site: site.op is AccessKind.BULK_STORE))
     return MemoryDemand(
         read=read + changed,
-        written=min(stored, arrays.bytes(lambda site: site.op in _WRITES)) + changed,
+        written=min(_moved(counters, "st"), arrays.bytes(lambda site: site.op in _WRITES)) + changed,
         new=read / fetched if fetched else 0.0,
         atomics=_atomic_cycles(counters, arrays),
         parts=_parts(run),
     )
+
+
+def _moved(counters, op: str) -> int:
+    """Bytes of device memory that threads and copies in bulk load ('ld') or store ('st')."""
+    return (counters.get(names.sectors("global", op), 0) + counters.get(names.bulk_sectors(op), 0)) * SECTOR
 
 
 class _Arrays:
@@ -59,7 +65,7 @@ class _Arrays:
 
     def __init__(self, run):
         compiled = run.kernel.compiled
-        self.sizes = [getattr(value, "nbytes", 0) if getattr(value, "ndim", 0) else 0 for value in run.arguments]
+        self.sizes = [_bytes_of(value) for value in run.arguments]
         self.constant = [parameter.const for parameter in compiled.parameters]
         self.program = None
         with contextlib.suppress(RunError):  # what the machine cannot read may be anywhere
@@ -68,7 +74,7 @@ class _Arrays:
 
     def sites(self, wanted: Callable[[Site], bool]) -> list[Site]:
         found = self.program.sites if self.program else ()
-        return [site for site in found if site.space in ("global", "generic") and wanted(site)]
+        return [site for site in found if (site.space in ("global", "generic") or site.device is not None) and wanted(site)]
 
     def bytes(self, wanted: Callable[[Site], bool]) -> int:
         """Of the arrays that these accesses may reach; of all that the launch may reach so, where that is not known."""
@@ -78,6 +84,12 @@ class _Arrays:
             return sum(size for size, const in zip(self.sizes, self.constant, strict=True) if not (writes and const))
         reached = frozenset().union(*(self.reached[site.index] or () for site in sites))
         return sum(size for (variable, _), size in zip(self.program.parameters, self.sizes, strict=False) if variable.name in reached)
+
+
+def _bytes_of(argument) -> int:
+    """Of the array that it is, or that it is a tensor map of."""
+    array = argument.memory if isinstance(argument, TensorMap) else argument
+    return array.nbytes if getattr(array, "ndim", 0) else 0
 
 
 def _is_atomic(site: Site) -> bool:

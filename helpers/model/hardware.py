@@ -57,6 +57,10 @@ class Capability:
         return REGISTERS_PER_BLOCK
 
     @property
+    def has_clusters(self) -> bool:
+        return int(self.name.partition(".")[0]) >= 9
+
+    @property
     def arch(self) -> str:
         """The compiler's name: "sm_90"."""
         return "sm_" + self.name.replace(".", "")
@@ -99,6 +103,10 @@ class GPU:
     def clusters_of(self, blocks: int) -> int:
         """How many clusters of so many blocks fit at a time, if each block has a multiprocessor for itself."""
         return self.clusters.get(blocks, self.sms // blocks)
+
+    def places(self, cluster: int) -> int:
+        """Multiprocessors that blocks in clusters of so many find room on at a time."""
+        return cluster * self.clusters_of(cluster)
 
     @property
     def arch(self) -> str:

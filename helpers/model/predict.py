@@ -44,7 +44,7 @@ from helpers.sim.counting.machine_code import lookup_cycles
 
 from . import chain, hardware, mixes, tensor_cores
 from .cycles.chip import chip, figures
-from .cycles.estimate import estimate
+from .cycles.estimate import Estimate, estimate
 from .cycles.multiprocessor import WORDS, WarpState
 from .delays import delays
 from .device_memory import device_memory
@@ -123,6 +123,7 @@ class Demand:
     local_stored: float = 0.0  # sectors, which all go through to L2
     on_tiles: float = 0.0  # operations of warpgroups' products, of whole tiles of C, what lies outside of it too; 0 without warpgroups
     slices: int = 1  # blocks that share a tile, where a persistent kernel's do
+    cluster: int = 1  # blocks that form one
     mix: Mapping[str, float] = field(default_factory=dict)  # shares of kinds of instructions, see `mixes`; empty where they are not known
 
 
@@ -158,6 +159,12 @@ class Prediction:
         """What to say behind the limiter where the launch runs at a lower clock than the GPU's; '' elsewhere."""
         clock = hardware.gpu(self.gpu).clock_mhz
         return f", at {self.clock_mhz:.0f} of {clock:.0f} MHz: this load lowers the clock" if 0 < self.clock_mhz < clock else ""
+
+    @property
+    def waits(self) -> str:
+        """The states in which warps wait most, as a sentence; '' where they are not known."""
+        most = _most_waited(self.states)
+        return f"Its warps wait most in the states {' and '.join(f'{name} ({self.states[name]:.0%})' for name in most)}." if most else ""
 
     @property
     def statement(self) -> str:
@@ -211,6 +218,7 @@ def demand(run) -> Demand:
         local_stored=counters.get(names.sectors("local", "st"), 0),
         on_tiles=tensor_cores.on_tiles(run),
         slices=(*compiled.constants.get("persistent", ()), 1, 1)[1],
+        cluster=math.prod(run.cluster),
         mix=mixes.counted(counters),
     )
 
@@ -305,7 +313,8 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     fit = occupancy(gpu, need.threads, need.registers, need.shared)
     if fit.blocks_per_sm == 0:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
-    share = _quantised(need.blocks, gpu.sms) / gpu.sms  # of the whole launch, on the busiest SM
+    places = gpu.places(need.cluster)
+    share = _quantised(need.blocks, places) / places  # of the whole launch, on the busiest SM
     capability = gpu.capability
     per_clock = gpu.clock_mhz * 1e6
     terms = {
@@ -315,7 +324,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
         "instruction issue": share * need.instructions / _SCHEDULERS,
         "DRAM bandwidth": need.least_bytes / (gpu.dram_gbs * 1e9 * figures()["device"]["rate"]) * per_clock,
     }
-    stored = share * need.local_stored * chip(gpu).spilled_sector(need.blocks / gpu.sms)
+    stored = share * need.local_stored * chip(gpu).spilled_sector(need.blocks / places)
     others = (
         (SPECIAL, share * need.special_warps * WARP / _XU_LANES),
         (_ATOMICS, need.atomics),
@@ -326,15 +335,15 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     if need.matrix_types:
         peak = tensor_cores.peak_tflops(gpu, need.matrix_types) * 1e12
         parts = need.blocks * need.slices  # of the launch, each as long as the others
-        busiest = math.ceil(parts / gpu.sms) / parts
+        busiest = math.ceil(parts / places) / parts
         terms[tensor_cores.TENSOR_UNIT] = busiest * gpu.sms * max(need.product, need.on_tiles) / peak * per_clock
     else:  # pairs of 16-bit numbers are multiplied two at a time
         at_once = capability.fp32_lanes * (2 if element_type(need.dtype).bytes == 2 else 1)
         terms["FP32 arithmetic"] = max(terms["FP32 arithmetic"], share * need.product / 2 / at_once)
-    waves = fit.waves(need.blocks, gpu.sms)
+    waves = fit.waves(need.blocks, places)
     if need.loop is not None:
         chained = need.rounds * need.loop.cycles(constants.global_latency, constants.shared_latency)
-        turns = math.ceil(math.ceil(need.blocks / gpu.sms) / fit.blocks_per_sm)
+        turns = math.ceil(math.ceil(need.blocks / places) / fit.blocks_per_sm)
         terms["latency"] = turns * chained
     throughput = max(value for name, value in terms.items() if name != "latency")
     latency = terms.get("latency", 0.0)
@@ -364,16 +373,39 @@ def _named(limiter: str, terms: Mapping[str, float], total: float, of_load_store
     return f"{said}: {shared:.0%} with wavefronts of shared memory, {lines:.0%} with cache lines of global"
 
 
-def _where_work_is(working: int, gpu: GPU) -> str:
-    """What to say behind a limiter that is a multiprocessor's where `working` of them alone have something to do."""
+def _working(need: Demand, gpu: GPU) -> int:
+    """Multiprocessors that have a block at first, where others have nothing to do; 0 elsewhere."""
+    having = min(need.blocks * need.slices, gpu.places(need.cluster))
+    return having if having < gpu.sms else 0
+
+
+def _room(need: Demand, gpu: GPU) -> str:
+    """What to say behind a number of multiprocessors that are as many as clusters have room on; '' where there are fewer blocks."""
+    return f", since clusters of {need.cluster} fit on no more" if need.blocks * need.slices >= gpu.places(need.cluster) else ""
+
+
+def _where_work_is(need: Demand, gpu: GPU) -> str:
+    """What to say behind a limiter that is a multiprocessor's where some of them alone have something to do."""
+    working = _working(need, gpu)
     which = "one" if working == 1 else str(working)
-    return f" (on the {which} of {gpu.sms} multiprocessors that ha{'s' if working == 1 else 've'} work)"
+    return f" (on the {which} of {gpu.sms} multiprocessors that ha{'s' if working == 1 else 've'} work{_room(need, gpu)})"
 
 
 _BY_DATA = (
     "None of the recorded kernels is like this one (none of them loads from where other data say; the model takes such loads to come from "
     "L2, each of a warp by itself), so the error is unknown."
 )
+_UNEQUAL = (
+    "None of the recorded kernels is like this one (some of its blocks do more than others; the model takes those to be spread evenly over "
+    "the multiprocessors), so the error is unknown."
+)
+
+
+def _like_none(walked: Estimate | None) -> str:
+    """What to say of a time by cycles, where the model knows what no recorded kernel does; '' elsewhere."""
+    return "" if walked is None else _BY_DATA if walked.by_data else _UNEQUAL if walked.unequal else ""
+
+
 _USUAL = "Divisions and roots are taken to meet ordinary numbers."  # others have a way of their own, which is a branch on data
 TENSOR_CORES = "tensor cores"
 TENSOR_OTHERS = "tensor cores, in a signature of its own"
@@ -517,9 +549,9 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         need = replace(need, mix=mixes.written(run.kernel.compiled))
     why = names.in_words(why)
     clock, launch = device.clock_mhz, parts["launch.microseconds"] if walked else constants.launch_microseconds
+    pipe = need.product / 2 / device.sms / tensor_cores.fmas(device, need.matrix_types) if need.matrix_types else 0.0
     if walked:
         if need.matrix_types:
-            pipe = need.product / 2 / device.sms / tensor_cores.fmas(device, need.matrix_types)
             terms[tensor_cores.TENSOR_UNIT] = walked.off_peak * pipe * _quantised(need.blocks, device.sms)
         if problem is None and need.least_bytes <= device.l2_bytes:
             terms["DRAM bandwidth"] /= walked.batch  # the first of the launches that are timed together fetches it for all
@@ -529,8 +561,8 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
         terms.pop("latency", None)
         if max(terms.values()) < _KEPT_BUSY * total:
             terms["latency"] = total
-        if need.matrix_types:
-            clock = tensor_cores.clock_mhz(parts, pipe / total, total / clock, need.matrix_types)
+    if need.matrix_types:
+        clock = tensor_cores.clock_mhz(parts, pipe / total, total / clock, need.matrix_types)
     if walked:
         launch += parts["launch.begun"] * min(need.blocks, round(need.blocks / waves)) / device.clock_mhz
     fixed = launch * device.clock_mhz
@@ -538,22 +570,21 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     time = total / (clock * 1e3) + launch / 1e3 + copies
     limiter = "the cost of a launch" if fixed > total else max(terms, key=lambda name: terms[name])
     of_load_store = _load_store(need, device, constants)
-    blocks = need.blocks * need.slices
-    working = blocks if blocks < device.sms else 0  # multiprocessors, where others have nothing to do
+    working = _working(need, device)
     told = limiter == "latency" or limiter not in terms or limiter in _OF_THE_GPU  # or it is not of a multiprocessor
     states = _by_share(walked.states) if walked else {}
     if limiter == "latency":
-        having = f": {working} of {device.sms} multiprocessors have a block" if working else ""
-        limiter = f"latency ({fraction:.0%} occupancy{' at most' if having else ''}, {waves:.2g} waves{having})"
-        waits = [name for name in states if name not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])][:2]
-        if waits:
+        having = f": {working} of {device.sms} multiprocessors have a block{_room(need, device)}" if working else ""
+        filled = f"{waves:.2g}"
+        limiter = f"latency ({fraction:.0%} occupancy{' at most' if having else ''}, {filled} wave{'s' * (filled != '1')}{having})"
+        if waits := _most_waited(states):
             limiter += f"; warps wait most in the states {' and '.join(waits)}"
         fullest = max((name for name in terms if name != "latency"), key=lambda name: terms[name])
         limiter += f"; the fullest {_UNIT if need.instructions else _COUNTED_UNIT} is {_named(fullest, terms, total, of_load_store)}"
     elif limiter in terms and limiter != tensor_cores.TENSOR_UNIT:
         limiter = _named(limiter, terms, total, of_load_store)
     if working and not told:
-        limiter += _where_work_is(working, device)
+        limiter += _where_work_is(need, device)
     return Prediction(
         gpu=device.name,
         milliseconds=time,
@@ -567,7 +598,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
                     delays(run.kernel.compiled),
                     _USUAL if walked and walked.usual else "",
                     tensor_cores.of_float16_sums(run.kernel.compiled, device),
-                    _BY_DATA if walked and walked.by_data else statement(need, device, why),
+                    _like_none(walked) or statement(need, device, why),
                 ),
             )
         ),
@@ -585,6 +616,11 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
 def _quantised(blocks: int, sms: int) -> float:
     """How much more than its share the multiprocessor with the most blocks has."""
     return math.ceil(blocks / sms) * sms / blocks
+
+
+def _most_waited(states: Mapping[str, float]) -> list[str]:
+    """The two states that have most of the cycles in which warps do not issue and could not; `states` are largest first."""
+    return [name for name in states if name not in (WORDS[WarpState.SELECTED], WORDS[WarpState.NOT_SELECTED])][:2]
 
 
 def _by_share(states: Mapping[WarpState, float]) -> dict[str, float]:

@@ -72,6 +72,7 @@ class Run:
     on: 'cpu' (the SIMT machine) or 'gpu'. milliseconds: device time from events on a GPU, None on the CPU, where a
     time would say nothing about the kernel. sampled: counters were scaled up from some of the blocks. first_tiles: how
     a few warps load their first tiles, as a trace, where the launch is a product of the course; None elsewhere.
+    cluster: blocks per cluster (x, y, z), as the kernel declares or the launch asked for; (1, 1, 1) without.
     remarks: sentences about what the course did for this launch besides, such as copying a matrix that TMA cannot
     take. passes: the launches in the SIMT machine of what came before it (see `run.passes`); their counters are their
     own.
@@ -93,6 +94,7 @@ class Run:
     passes: tuple[Run, ...] = ()
     unfilled: tuple[str, ...] = ()
     looked: list[str] = field(default_factory=list, repr=False, compare=False)
+    cluster: tuple[int, int, int] = clusters.ONE_EACH
 
     @functools.cached_property
     def outcome(self) -> Outcome:
@@ -340,6 +342,7 @@ class Kernel:
                 outcome,
                 remarks=remarks,
                 unfilled=unfilled,
+                cluster=dims or clusters.ONE_EACH,
             )
         there = gpu if gpu.available() else _shared()
         kernel = self.native(there.arch())
@@ -362,6 +365,7 @@ class Kernel:
             timing,
             remarks=remarks,
             unfilled=unfilled,
+            cluster=dims or clusters.ONE_EACH,
         )
 
     def count(
@@ -385,7 +389,8 @@ class Kernel:
         if outcome is None:
             left = max(seconds - (time_limit.now() - start), seconds / 4)
             return self.launch(grid, block, data() if data else args, shared, on="cpu", findings=False, blocks=blocks, seconds=left)
-        return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome)
+        dims = self._cluster(grid, None) or clusters.ONE_EACH
+        return Run(self, grid, block, shared, "cpu", "SIMT machine (CPU)", None, tuple(arguments), outcome, cluster=dims)
 
     def for_arch(self, arch: str) -> Kernel:
         """This kernel compiled for another architecture (itself if it is the same)."""

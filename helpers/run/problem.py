@@ -148,6 +148,22 @@ class Problem:
         read += 4 * sum(map(math.prod, factors))
         return self.batch * (read + self.m * self.n * self.result.bytes * (2 if self.beta else 1))
 
+    def repeated(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(A, B, C) where any numbers do, as in counting: shaped as by `arrays`, of rows that are all alike and take no time to draw."""
+        self._fit()
+        random = np.random.default_rng(self.seed)
+
+        def rows(count: int, pitch: int, of: ElementType, row: np.ndarray) -> np.ndarray:
+            made = np.empty((count, pitch), of.storage)
+            made[:] = of.array(row)
+            return made
+
+        a, b = (rows(self.batch * of.rows, of.pitch, self.inputs, 2 * random.random(of.pitch, np.float32) - 1) for of in self.stored[:2])
+        if self.scale_block is not None:
+            b[:, self.k :] = 0
+        old = 2 * random.random(self.ldc, np.float32) - 1 if self.beta else np.full(self.ldc, np.nan, np.float32)
+        return a, b, rows(self.batch * self.m, self.ldc, self.result, old)
+
     def zeros(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A, B and C of the right shapes and types, all zero."""
         kinds = (self.inputs, self.inputs, self.result)

@@ -183,8 +183,8 @@ def _counted(kernel: Kernel, problem: Problem, blocks: Sequence[int]) -> Run:
 
 
 def _executable(kernel: Kernel, problem: Problem) -> list[Any]:
-    """Arguments of a launch on the problem's own numbers, as its passes leave them."""
-    given = launch_arguments(kernel, problem, *problem.arrays())
+    """Arguments of a launch on numbers, as its passes leave them."""
+    given = launch_arguments(kernel, problem, *problem.repeated())
     for one in given.passes:
         _pass(one, {})
     return given.arguments
@@ -202,7 +202,7 @@ def _count_persistent(kernel: Kernel, problem: Problem, progress: Callable[[int,
     The grid is one in which each block has about `_COUNTED_WALK` tiles. Which tiles these are is the kernel's own decision, so they are
     found by what has changed in C. What a block does once, whatever its number of tiles, is thereby counted as if it were a part of each.
     """
-    shape, arrays = geometry(kernel), SampledProblem.of(problem, [(0, 0)]).arrays()  # any numbers do
+    shape, arrays = geometry(kernel), problem.repeated()
     before = arrays[2].copy()
     many, size = few_multiprocessors(shape, problem, _COUNTED_WALK), shape.cluster[0]
     first = int(place * (shape.grid(problem.m, problem.n, 1, many)[0] // size - 1)) * size
@@ -340,5 +340,5 @@ def _written(before: np.ndarray, after: np.ndarray, columns: int) -> np.ndarray:
 
 def _tiles(written: np.ndarray, tile: tuple[int, int]) -> list[tuple[int, int]]:
     """(row, column) of the tiles in which something was written."""
-    rows = np.logical_or.reduceat(written, np.arange(0, written.shape[0], tile[0]), axis=0)
+    rows = np.array([written[y : y + tile[0]].any(axis=0) for y in range(0, written.shape[0], tile[0])])
     return [(int(y), int(x)) for y, x in np.argwhere(np.logical_or.reduceat(rows, np.arange(0, written.shape[1], tile[1]), axis=1))]

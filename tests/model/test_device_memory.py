@@ -6,6 +6,7 @@ import pytest
 from helpers.model.cycles.chip import figures
 from helpers.model.device_memory import device_memory
 from helpers.run.kernel import compile as compile_kernel
+from helpers.run.tensor_maps import tensor_map
 
 L2 = figures()["l2"]
 N = 1 << 14
@@ -76,3 +77,49 @@ def test_an_address_from_memory_may_be_in_any_array():
     given = numbers(256)
     run = compile_kernel(source).launch(1, 256, [[given], numbers(256)], on="cpu", findings=False)
     assert run.counters and device_memory(run).read > 0
+
+
+BULK = """#include <cuda.h>
+#include <cuda/ptx>
+namespace ptx = cuda::ptx;
+__global__ void k(PARAMETERS) {
+    __shared__ alignas(128) float tile[1024];
+    __shared__ uint64_t arrived;
+    if (threadIdx.x == 0) {
+        ptx::mbarrier_init(&arrived, 1);
+        ptx::fence_proxy_async(ptx::space_shared);
+        ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &arrived, sizeof(tile));
+        LOAD
+        while (!ptx::mbarrier_try_wait_parity(&arrived, 0)) {}
+        STORE
+        ptx::cp_async_bulk_commit_group();
+        ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());
+    }
+}"""
+MAPS = "const __grid_constant__ CUtensorMap unused, const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap y"
+CORNER = "const int corner[2] = {0, 32 * (int)blockIdx.x};"
+FROM_MAP = CORNER + " ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, tile, &x, corner, &arrived);"
+TO_MAP = "ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &y, corner, tile);"
+PLACE = "1024 * (blockIdx.x % 8)"
+FROM_ARRAY = f"ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, tile, x + {PLACE}, sizeof(tile), &arrived);"
+TO_ARRAY = f"ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, y + {PLACE}, tile, sizeof(tile));"
+ADDED = TO_ARRAY.replace("cp_async_bulk(", "cp_reduce_async_bulk(").replace("space_shared, y", "space_shared, ptx::op_add, y")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "load", "store", "read", "written"),
+    [(MAPS, FROM_MAP, TO_MAP, 64, 64), ("const float* x, float* y", FROM_ARRAY, TO_ARRAY, 8, 8),
+     ("const float* x, float* y", FROM_ARRAY, ADDED, 16, 8)],
+)  # fmt: skip
+def test_copies_in_bulk_read_and_write_device_memory(parameters, load, store, read, written):
+    """64 blocks with a tile each: of arrays that have all of them, or eight."""
+    source = BULK.replace("PARAMETERS", parameters).replace("LOAD", load).replace("STORE", store)
+    count = 64 if parameters is MAPS else 8
+    arrays = [np.zeros((32 * count, 32), np.float32) for _ in range(2)]
+    arguments = (
+        [tensor_map(np.zeros((99, 32), np.float32), (32, 32)), *(tensor_map(a, (32, 32)) for a in arrays)] if parameters is MAPS else arrays
+    )
+    run = compile_kernel(source, arch="sm_90").launch(64, 32, arguments, on="cpu", findings=False)
+    found = device_memory(run)
+    assert (found.read, found.written) == (4096 * read, 4096 * written)
+    assert found.new == min(1, count / 64)

@@ -86,6 +86,36 @@ def test_where_some_multiprocessors_have_no_block_their_number_is_said_beside_th
     assert re.fullmatch(said, predicted.limiter) and "that have work" not in predicted.limiter, predicted.limiter
 
 
+CLUSTERED = """#include <cooperative_groups.h>
+__global__ void __cluster_dims__(4) k(const float* x, float* y) {
+    float sum = 0;
+    #pragma unroll 1
+    for (int i = 0; i < 64; i++) sum += x[i * 256 + threadIdx.x];
+    cooperative_groups::cluster_group::sync();
+    y[blockIdx.x * 256 + threadIdx.x] = sum;
+}"""
+
+
+def test_clusters_that_a_launch_asks_for_are_those_that_a_kernel_declares():
+    """30 clusters of 4 fit on an H200, which has room for 33."""
+    arrays = [np.zeros(64 * 256, np.float32), np.zeros(128 * 256, np.float32)]
+    declared = helpers.compile(CLUSTERED, arch="sm_90").launch(128, 256, arrays, on="cpu")
+    asked = helpers.compile(CLUSTERED.replace("__cluster_dims__(4) ", ""), arch="sm_90").launch(128, 256, arrays, cluster=4, on="cpu")
+    predicted, other = declared.predict(), asked.predict()
+    assert not predicted.from_counters and not other.from_counters
+    assert predicted.milliseconds == pytest.approx(other.milliseconds, rel=0.02)
+    for one in (predicted, other):
+        assert "waves: 120 of 132 multiprocessors have a block, since clusters of 4 fit on no more)" in one.limiter, one.limiter
+
+
+def test_clusters_do_not_run_on_a_gpu_that_has_none():
+    source = "__global__ void k(float* y) { y[blockIdx.x * 256 + threadIdx.x] = 1; }"
+    run = helpers.compile(source, arch="sm_90").launch(128, 256, [np.zeros(128 * 256, np.float32)], cluster=2, on="cpu")
+    assert run.predict().milliseconds
+    with pytest.raises(CourseError, match=r"does not run on A100 .*clusters, which need compute capability 9\.0"):
+        run.predict("A100")
+
+
 @pytest.mark.slow
 def test_uncoalesced_loads_are_told_from_shared_memory():
     """Lanes down the rows of A, in lesson 5: their cache lines keep the unit busy, beside shared memory."""

@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Any
 
 from helpers.errors import CourseError
-from helpers.model.cluster_places import cluster_of, hangs_over, most_blocks
+from helpers.model.cluster_places import hangs_over, most_blocks
 from helpers.model.device_memory import device_memory
 from helpers.model.hardware import GPU, SUB_PARTITIONS
 from helpers.model.occupancy import occupancy
@@ -30,6 +30,7 @@ from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.counting import names
 from helpers.sim.counting.machine_code import NEIGHBOURS, SECTOR, BlockPath, BulkCopy, Surroundings, Visit, block_path, bulk_copies
+from helpers.sim.layouts.tensor_map import TensorMap
 
 from .bulk_rates import Rate, rates
 from .chip import Chip, chip
@@ -54,6 +55,7 @@ _L1 = 28 << 10  # bytes of L1 that shared memory never takes
 _REMEMBERED = 64
 _TOO_LONG = "one block takes too many instructions"
 _STUCK = "its warps seem to wait for each other at barriers for ever (check() says whether they do)"
+_UNEQUAL = 0.1  # the part of its instructions by which a block that does as others may differ
 _MOST_BARRIERS = 16
 _ALL_WARPS = (1 << 32) - 1
 
@@ -65,7 +67,8 @@ class Estimate:
     by WarpState, in that first one: Nsight Compute empties the caches, too. by_instruction: cycles of the warps of one multiprocessor, by
     SASS index and WarpState. by_line: the same by line. trips: of the main loop, 0 where there is none. per_trip: cycles of one, on a full
     multiprocessor. off_peak: how many times as long its matrix instructions keep the tensor cores as at the peak rate. executed: warp
-    instructions of the launch, by opcode. by_data: some of its loads are of places that data say.
+    instructions of the launch, by opcode. by_data: some of its loads are of places that data say. unequal: some of its blocks do more
+    than others.
     """
 
     cycles: float
@@ -79,6 +82,7 @@ class Estimate:
     usual: bool = False
     by_data: bool = False
     batch: int = 1
+    unequal: bool = False
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,8 @@ def estimate(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> tuple
     scalars = tuple(value if getattr(value, "ndim", 0) == 0 else value.shape for value in run.arguments)
     parts = chip(gpu, changed)
     sectors = run.counters.get(names.sectors("global", "ld"), 0)  # which data may decide
-    key = (compiled.cubin, compiled.symbol, run.grid, run.block, run.shared, repr(scalars), gpu.name, repr(parts.changed), sectors)
+    launched = run.grid, run.block, run.cluster, run.shared, repr(scalars)
+    key = compiled.cubin, compiled.symbol, *launched, gpu.name, repr(parts.changed), sectors
     if key not in _estimates:
         found, why = _estimate(run, compiled, parts)
         _estimates[key] = why if found is None else found
@@ -206,7 +211,8 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
         first, cold = launch.first_times(whole, cycles)
     except _UnknownError as unknown:
         return None, str(unknown)
-    once = launch.slowest(whole) * cycles + parts["launch.drain"] + (parts["bulk.map"] if launch.rates else 0.0)
+    maps = any(isinstance(value, TensorMap) for value in run.arguments)
+    once = launch.slowest(whole) * cycles + parts["launch.drain"] + (parts["bulk.map"] if maps else 0.0)
     each, misses = parts["code.cold_miss"], launch.cold_misses()
     cycles, cold = cycles + once, max(cold, cycles) + once + each * len(misses)
     together = _batch(cold, parts)
@@ -218,6 +224,7 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     return replace(
         found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0,
         executed=launch.executed(), usual=launch.path.usual, by_data=launch.path.by_data, batch=together,
+        unequal=not launch.depth and launch.blocks < math.prod(run.grid),
     ), ""  # fmt: skip
 
 
@@ -248,7 +255,10 @@ def watched(run, gpu: GPU, changed: Mapping[str, float] | None = None) -> Watche
     if launch is None or turn is None:
         raise CourseError(f"What its warps do is not known, since {why}.")
     if not turn.trips:
-        raise CourseError("This launch has no loop with three trips or more to show.")
+        raise CourseError(
+            "No loop of this launch's machine code goes round three times or more, so there is no trip to show: what the compiler unrolls "
+            "is none."
+        )
     of_line = cell_lines(compiled)
     lines = {number: of_line.get(i.ptx_line or 0) for number, i in enumerate(launch.path.function.instructions)}
     return Watched(tuple(turn.simulated.spells), turn.per_trip, launch.resident, launch.path.warps, lines)
@@ -263,7 +273,9 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
     fit = occupancy(gpu, math.prod(run.block), compiled.registers, shared)
     if not fit.blocks_per_sm:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
-    cluster, problem = math.prod(cluster_of(compiled)), run.problem.get("problem")
+    if math.prod(run.cluster) > 1 and not gpu.capability.has_clusters:
+        raise CourseError(f"This launch does not run on {gpu.name}: its blocks form clusters, which need compute capability 9.0 or later.")
+    cluster, problem = math.prod(run.cluster), run.problem.get("problem")
     blocks = math.prod(_grid(run))
     each, *slices = compiled.constants.get("persistent") or (fit.blocks_per_sm,)
     if math.prod(slices) > 1:
@@ -328,7 +340,7 @@ def _grid(run, tiles: int = 1) -> tuple[int, int, int]:
     if "tiles" not in run.problem:
         return run.grid
     _, *parts = run.kernel.compiled.constants["persistent"]
-    cluster = math.prod(cluster_of(run.kernel.compiled))
+    cluster = math.prod(run.cluster)
     return math.ceil(math.prod((run.problem["tiles"], *parts)) / tiles / cluster) * cluster, 1, 1
 
 
@@ -389,7 +401,7 @@ def _multiplies(path: BlockPath, visits: Sequence[Visit]) -> bool:
 
 def _path_of(run, compiled, cached: int, copies: Mapping[int, BulkCopy], k: int, tiles: int = 1) -> tuple[BlockPath | None, str, float]:
     """The first three of `_path`, with a K of k, unless that is 0. tiles: as for `_grid`."""
-    grid, cluster, arguments = _grid(run, tiles), cluster_of(compiled), list(run.arguments)
+    grid, cluster, arguments = _grid(run, tiles), run.cluster, list(run.arguments)
     product = run.problem.get("problem")
     if k:
         arguments[_K] = type(arguments[_K])(k)
@@ -403,18 +415,45 @@ def _path_of(run, compiled, cached: int, copies: Mapping[int, BulkCopy], k: int,
     sent = run.counters[names.bulk_sectors("st")] * SECTOR / stores if stores else 0.0
     around = Surroundings(cluster, scattered, sent, {index: copy.nbytes for index, copy in copies.items()})
 
-    def of(z: int) -> tuple[BlockPath | None, str]:
-        x, y, first = (k - k % extent for k, extent in zip((grid[0] // 2, grid[1] // 2, z), cluster, strict=True))
-        return block_path(compiled, grid, run.block, arguments, x + grid[0] * (y + grid[1] * first), cached, around)
+    def of(x: int, y: int, z: int) -> tuple[BlockPath | None, str]:
+        return block_path(compiled, grid, run.block, arguments, x + grid[0] * (y + grid[1] * z), cached, around)
 
-    path, why = of(grid[2] // 2)
-    deep = 1 if product is None else grid[2] // product.batch
+    def first(x: int, y: int, z: int) -> tuple[int, ...]:
+        return tuple(k - k % extent for k, extent in zip((x, y, z), cluster, strict=True))
+
+    middle = first(grid[0] // 2, grid[1] // 2, grid[2] // 2)
+    path, why = of(*middle)
+    if product is None:
+        return (path, why, 1.0) if path is None else _longest(run, compiled, path, of, middle, first)
+    deep = grid[2] // product.batch
     if path is None or deep < 2 or main_loop(path.visits) is not None:
         return path, why, 1.0
-    first = grid[2] // 2 // deep * deep
-    found = [way for z in range(first, first + deep) if (way := of(z)[0]) is not None]
+    begin = grid[2] // 2 // deep * deep
+    slices = (of(*first(grid[0] // 2, grid[1] // 2, z))[0] for z in range(begin, begin + deep))
+    found = [way for way in slices if way is not None]
     longest = max(found, key=_instructions)
     return longest, "", sum(_instructions(way) > _IDLE * _instructions(longest) for way in found) / len(found)
+
+
+def _longest(run, compiled, path: BlockPath, of, middle: tuple[int, ...], first) -> tuple[BlockPath, str, float]:
+    """The first three of `_path`, of a launch that is no product: where a block of the middle cluster has another number of instructions
+    than blocks have on average, the longest way of its blocks and of some elsewhere, as that of so many blocks as make up all of them.
+    of: the path of a block. first: of the cluster of a block."""
+    blocks, total = math.prod(run.grid), run.counters.get(names.INSTRUCTIONS, 0)
+    if not total or run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af") or _equal(_instructions(path), total / blocks):
+        return path, "", 1.0
+    places = [tuple(map(operator.add, middle, rank)) for rank in itertools.product(*map(range, run.cluster))]
+    places += [first(*(min(extent * eighth // 8, extent - 1) for extent in run.grid)) for eighth in range(9)]
+    ways = [way for place in dict.fromkeys(places) if (way := of(*place)[0]) is not None]
+    longest = max(ways, key=_instructions)
+    if _equal(_instructions(longest), min(map(_instructions, ways))):
+        return path, "", 1.0  # data make them go on for longer, or ways that numbers rarely take
+    return longest, "", min(1.0, total / blocks / _instructions(longest))
+
+
+def _equal(one: float, other: float) -> bool:
+    """Are these numbers of instructions those of blocks that do the same, but for a few at an edge?"""
+    return abs(one - other) <= _UNEQUAL * max(one, other)
 
 
 def _copies(run, compiled, k: int, tiles: int = 1) -> Mapping[int, BulkCopy]:
@@ -423,7 +462,7 @@ def _copies(run, compiled, k: int, tiles: int = 1) -> Mapping[int, BulkCopy]:
     arguments[_K] = type(arguments[_K])(min(k, _DEPTHS[-1]))
     blocks = math.prod(grid)
     first = blocks // 2 // NEIGHBOURS * NEIGHBOURS
-    return bulk_copies(compiled, grid, run.block, arguments, range(first, min(blocks, first + NEIGHBOURS)), cluster_of(compiled))
+    return bulk_copies(compiled, grid, run.block, arguments, range(first, min(blocks, first + NEIGHBOURS)), run.cluster)
 
 
 def _l1(gpu: GPU, shared: int) -> int:

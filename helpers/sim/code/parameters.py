@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from .origins import UNKNOWN, made_of, may_load_address, parameter_of
+from .ptx import TYPE_BYTES, Immediate
 
 if TYPE_CHECKING:
     from .program import Op, Program
@@ -16,7 +17,8 @@ def parameters_reached(program: Program) -> dict[int, frozenset[str] | None]:
     """{number of a site: names of the parameters whose values its address is made of, None where an address is loaded from memory}.
 
     Row lengths and indices are among them, where they are parameters: only who knows which of these are arrays can tell those. An index
-    that is loaded changes nothing. The other side of a bulk copy, in device memory, counts for it as well.
+    that is loaded changes nothing. The other side of a bulk copy, in device memory, counts for it as well: of a tensor map, the parameter
+    that is one, or points to one.
     """
 
     def named(op: Op) -> frozenset[str]:
@@ -27,8 +29,24 @@ def parameters_reached(program: Program) -> dict[int, frozenset[str] | None]:
         return frozenset(filter(None, (parameter_of(site, program) for site in op.sites)))
 
     made = made_of(program.ops, named)
+    placed = _addresses_of_maps(program) if any(site.mapped for site in program.sites) else {}
     found: dict[int, frozenset[str] | None] = {}
     for site in program.sites:
         names = frozenset().union(*(made.get(register, frozenset()) for register in (site.base, site.device_base) if register is not None))
+        if site.mapped:
+            names |= placed.get(site.device_base, frozenset())
         found[site.index] = None if UNKNOWN in names else names
     return found
+
+
+def _addresses_of_maps(program: Program) -> dict[int, frozenset[str]]:
+    """{register: parameters that are tensor maps whose address it may hold}: a constant may be one."""
+    maps = [(variable.name, range(at, at + variable.nbytes)) for variable, at in program.parameters if variable.nbytes > TYPE_BYTES["b64"]]
+
+    def named(op: Op) -> frozenset[str]:
+        if op.effect.memory or op.reads:
+            return frozenset()
+        values = [operand.value for operand in op.instruction.operands[1:] if isinstance(operand, Immediate)]
+        return frozenset(name for name, place in maps if any(value in place for value in values))
+
+    return made_of(program.ops, named)

@@ -19,6 +19,7 @@ from helpers.sim.code.ptx import directives
 
 OFFSET_BITS = (1 << RANK_SHIFT) - 1
 LARGEST = 16  # blocks per cluster that a GPU may run
+ONE_EACH = 1, 1, 1  # blocks per cluster (x, y, z) of a launch without clusters
 
 
 @dataclass(frozen=True)

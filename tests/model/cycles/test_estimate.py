@@ -507,3 +507,34 @@ def test_a_trip_of_many_instructions_is_simulated_less_often(monkeypatch):
     assert not fewer.from_counters and fewer.milliseconds == pytest.approx(usual.milliseconds, rel=0.03)
     assert fewer.milliseconds != usual.milliseconds
     estimates._estimates.clear()
+
+
+SOME_WORK = """#include <cooperative_groups.h>
+__global__ void CLUSTERS k(const float* x, float* y, int which, int n) {
+    float sum = 0;
+    if (which < 0 || blockIdx.x % 4 == which) {
+        #pragma unroll 1
+        for (int t = 0; t < n; t++) sum += x[t * 256 + threadIdx.x];
+    }
+    WAIT
+    y[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}"""
+TOGETHER = SOME_WORK.replace("CLUSTERS", "__cluster_dims__(4)").replace("WAIT", "cooperative_groups::cluster_group::sync();")
+ALONE = SOME_WORK.replace("CLUSTERS", "").replace("WAIT", "")
+
+
+@pytest.mark.parametrize("source", [TOGETHER, ALONE], ids=["clusters", "blocks"])
+def test_blocks_that_have_less_to_do_do_not_make_those_faster_that_work(source):
+    """One wave: it takes as long as its longest block, whichever of them that is."""
+    made = kernel.compile(source, arch="sm_90")
+    x, y = np.zeros(256 * 256, np.float32), np.zeros(120 * 256, np.float32)
+
+    def predicted(which):
+        return made.launch(120, 256, [x, y, np.int32(which), np.int32(256)], on="cpu", findings=False).predict()
+
+    every, *some = (predicted(which) for which in (-1, 0, 1, 3))
+    assert "do more than others" not in every.error
+    for one in some:
+        assert one.milliseconds == pytest.approx(some[0].milliseconds, rel=0.01)
+        assert 0.9 * every.milliseconds < one.milliseconds < 1.01 * every.milliseconds, "a block of 256 trips takes what it takes"
+        assert "some of its blocks do more than others" in one.error and one.states["long scoreboard"] > 0.9

@@ -35,6 +35,7 @@ def launch_constants(ptx, symbol, arch, grid, block, args, cluster=(1, 1, 1)) ->
         words |= {0x144 + 4 * k: cluster[k] for k in range(3)} | {0x15C + 4 * k: grid[k] // cluster[k] for k in range(3)}
         words |= {0x150 + 4 * k: int(np.float32(1 / cluster[k]).view(np.uint32)) for k in range(3)}  # %clusterid is %ctaid times this
         words[0x188] = math.prod(cluster)
+        words[0x140] = int(math.prod(cluster) > 1)  # %is_explicit_cluster
     data = bytearray()
     entry = declarations(ptx).functions.get(symbol)
     declared = entry.parameters if entry else []
