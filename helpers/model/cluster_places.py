@@ -55,7 +55,7 @@ def most_blocks(blocks: int, gpu: GPU, cluster: int, resident: int, walking: int
     multiprocessor; 0 elsewhere. (Those for which there is no room come when others have walked all their tiles.)"""
     if cluster == 1:
         return math.ceil(blocks / gpu.sms)
-    at_once = gpu.clusters_of(cluster) * resident
+    at_once = gpu.clusters_of(cluster, resident)
     if not walking:
         return math.ceil(blocks / cluster / at_once) * resident
     clusters = gpu.sms * walking // cluster

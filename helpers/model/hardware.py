@@ -100,13 +100,12 @@ class GPU:
     float16_sums: float = 1.0
     clusters: Mapping[int, int] = field(default_factory=dict, hash=False)
 
-    def clusters_of(self, blocks: int) -> int:
-        """How many clusters of so many blocks fit at a time, if each block has a multiprocessor for itself."""
-        return self.clusters.get(blocks, self.sms // blocks)
-
-    def places(self, cluster: int) -> int:
-        """Multiprocessors that blocks in clusters of so many find room on at a time."""
-        return cluster * self.clusters_of(cluster)
+    def clusters_of(self, blocks: int, resident: int = 1) -> int:
+        """How many clusters of so many blocks fit at a time, where so many blocks share a multiprocessor. (A cluster stays within one part
+        of the chip, in which as many places remain as do not make up one more. On an H200 clusters of 4 and 8 of which a multiprocessor
+        has room for eight blocks take 5 % longer than blocks by themselves, and not 28: log, run 44.)"""
+        left = self.sms - blocks * self.clusters.get(blocks, self.sms // blocks)
+        return (self.sms * resident - left) // blocks
 
     @property
     def arch(self) -> str:

@@ -59,8 +59,9 @@ class Occupancy:
         """Resident warps over warp slots, 0 to 1."""
         return self.warps_per_sm / self.capability.warps_per_sm
 
-    def waves(self, blocks: int, sms: int) -> float:
-        """How many times the GPU is filled by a grid of `blocks` blocks on `sms` SMs. 1.2 takes the time of 2."""
+    def waves(self, blocks: int, sms: float) -> float:
+        """How many times the GPU is filled by a grid of `blocks` blocks on `sms` SMs, of which clusters may leave a part free. 1.2 takes
+        the time of 2."""
         if self.blocks_per_sm == 0:
             return math.inf
         return blocks / (self.blocks_per_sm * sms)

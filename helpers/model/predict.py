@@ -313,7 +313,7 @@ def cycles(need: Demand, gpu: GPU, constants: Constants) -> tuple[float, dict[st
     fit = occupancy(gpu, need.threads, need.registers, need.shared)
     if fit.blocks_per_sm == 0:
         raise CourseError(f"This launch does not run on {gpu.name}: {fit.reason}.")
-    places = gpu.places(need.cluster)
+    places = _places(need, gpu, fit.blocks_per_sm)
     share = _quantised(need.blocks, places) / places  # of the whole launch, on the busiest SM
     capability = gpu.capability
     per_clock = gpu.clock_mhz * 1e6
@@ -373,15 +373,28 @@ def _named(limiter: str, terms: Mapping[str, float], total: float, of_load_store
     return f"{said}: {shared:.0%} with wavefronts of shared memory, {lines:.0%} with cache lines of global"
 
 
+def _places(need: Demand, gpu: GPU, resident: int) -> float:
+    """Multiprocessors, of which clusters leave a part free. resident: blocks that share one."""
+    return need.cluster * gpu.clusters_of(need.cluster, resident) / resident if need.cluster > 1 else gpu.sms
+
+
 def _working(need: Demand, gpu: GPU) -> int:
     """Multiprocessors that have a block at first, where others have nothing to do; 0 elsewhere."""
-    having = min(need.blocks * need.slices, gpu.places(need.cluster))
+    having = min(need.blocks * need.slices, _having_room(need, gpu))
     return having if having < gpu.sms else 0
+
+
+def _having_room(need: Demand, gpu: GPU) -> int:
+    """Multiprocessors that may have a block at first."""
+    resident = occupancy(gpu, need.threads, need.registers, need.shared).blocks_per_sm
+    return round(_places(need, gpu, resident)) if resident == 1 else gpu.sms
 
 
 def _room(need: Demand, gpu: GPU) -> str:
     """What to say behind a number of multiprocessors that are as many as clusters have room on; '' where there are fewer blocks."""
-    return f", since clusters of {need.cluster} fit on no more" if need.blocks * need.slices >= gpu.places(need.cluster) else ""
+    if need.cluster == 1 or need.blocks * need.slices < _having_room(need, gpu):
+        return ""
+    return f", since clusters of {need.cluster} fit on no more"
 
 
 def _where_work_is(need: Demand, gpu: GPU) -> str:
@@ -613,7 +626,7 @@ def predict(run, gpu: str = "H200 SXM", what_if: Mapping[str, float] | None = No
     )
 
 
-def _quantised(blocks: int, sms: int) -> float:
+def _quantised(blocks: int, sms: float) -> float:
     """How much more than its share the multiprocessor with the most blocks has."""
     return math.ceil(blocks / sms) * sms / blocks
 

@@ -121,6 +121,7 @@ def clock_mhz(chip: Chip, load: float, microseconds: float, kinds: frozenset[str
     beyond = max(0.0, load - chip["clock.free_load"]) * (1 - math.exp(-microseconds / chip["clock.settles"]))
     heavy = chip["clock.float8"] if any(TYPES.get(kind) == "float8" for kind in kinds) else 1.0
     at_first = 1 - chip["clock.working"] - chip["clock.load"] * heavy * beyond
-    sustained = 1 - chip["clock.working"] - chip["clock.power"] - chip["clock.power_load"] * load
+    bound = min(1.0, load / chip["clock.free_load"])  # tensor cores that mostly wait come nowhere near the limit of power
+    sustained = 1 - chip["clock.working"] - bound * (chip["clock.power"] + chip["clock.power_load"] * load)
     reached = 1 - math.exp(-microseconds / chip["clock.heats"])
     return chip.gpu.clock_mhz * (at_first + (min(at_first, sustained) - at_first) * reached)

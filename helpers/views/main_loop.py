@@ -65,8 +65,15 @@ def stretches(body: tuple[Planned, ...], rows: int) -> list[Stretch]:
     return found
 
 
+def _of_tensor_cores(run) -> None:
+    """Raise NothingToSee where the product is not of FFMAs: those that a kernel has besides are in some other loop."""
+    if run.kernel.compiled.matrix_types:
+        raise NothingToSee("This kernel multiplies on tensor cores, and the picture shows how FFMAs follow each other.")
+
+
 def controls(run):
     """None; but a loop of a few FFMAs leaves nothing to plan, and is not offered."""
+    _of_tensor_cores(run)
     loop = planned_cycles.main_loop(run.kernel.compiled)
     if loop is None or loop.counts[MULTIPLY_ADD] < _SHORT:
         raise NothingToSee(f"The machine code of this kernel has no loop with {_SHORT} FFMAs or more, so there is little to plan.")
@@ -76,6 +83,7 @@ def controls(run):
 @picture("Main loop", controls=controls, size=(12, 6), margins=(1.0, 1.35, 0.8, 1.1), order=95)
 def main_loop(run, *, ax):
     """The main loop's machine code as the compiler plans it: each instruction and wait at its cycle, each row with equally many FFMAs."""
+    _of_tensor_cores(run)
     loop = planned_cycles.main_loop(run.kernel.compiled)
     if loop is None:
         raise NothingToSee("The machine code of this kernel has no loop with an FFMA in it, so there is no main loop to show.")

@@ -57,4 +57,5 @@ def test_clusters_of_which_too_few_fit_come_in_rounds(blocks, cluster, walking, 
 
 
 def test_blocks_that_share_a_multiprocessor_come_together():
+    assert H200.clusters_of(4, 2) == 63 and H200.clusters_of(4, 8) == 261, "what is left over of a part of the chip is less than a cluster"
     assert most_blocks(264, H200, 2, 2) == 2 and most_blocks(266, H200, 2, 2) == 4

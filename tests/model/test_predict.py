@@ -97,15 +97,18 @@ __global__ void __cluster_dims__(4) k(const float* x, float* y) {
 
 
 def test_clusters_that_a_launch_asks_for_are_those_that_a_kernel_declares():
-    """30 clusters of 4 fit on an H200, which has room for 33."""
-    arrays = [np.zeros(64 * 256, np.float32), np.zeros(128 * 256, np.float32)]
-    declared = helpers.compile(CLUSTERED, arch="sm_90").launch(128, 256, arrays, on="cpu")
-    asked = helpers.compile(CLUSTERED.replace("__cluster_dims__(4) ", ""), arch="sm_90").launch(128, 256, arrays, cluster=4, on="cpu")
+    """30 clusters of 4 fit on an H200, which has room for 33, where a block keeps a multiprocessor for itself."""
+    arrays, shared = [np.zeros(64 * 256, np.float32), np.zeros(128 * 256, np.float32)], 120 << 10
+    declared = helpers.compile(CLUSTERED, arch="sm_90").launch(128, 256, arrays, shared, on="cpu")
+    source = CLUSTERED.replace("__cluster_dims__(4) ", "")
+    asked = helpers.compile(source, arch="sm_90").launch(128, 256, arrays, shared, cluster=4, on="cpu")
     predicted, other = declared.predict(), asked.predict()
     assert not predicted.from_counters and not other.from_counters
     assert predicted.milliseconds == pytest.approx(other.milliseconds, rel=0.02)
     for one in (predicted, other):
         assert "waves: 120 of 132 multiprocessors have a block, since clusters of 4 fit on no more)" in one.limiter, one.limiter
+    beside = helpers.compile(CLUSTERED, arch="sm_90").launch(128, 256, arrays, on="cpu").predict()
+    assert "128 of 132 multiprocessors have a block)" in beside.limiter, beside.limiter
 
 
 def test_clusters_do_not_run_on_a_gpu_that_has_none():

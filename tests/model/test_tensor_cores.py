@@ -50,6 +50,9 @@ def test_the_clock_falls_with_load_with_time_and_with_bits():
     assert clock(0.8, 20.0) > clock(0.8, 200.0) > clock(0.8, 5000.0) > clock(0.8, 1e6) == pytest.approx(1475, abs=10)
     assert clock(0.8, kinds=FP8) < clock(0.8)
     assert clock(0.8, gpu=A100) == A100.clock_mhz, "nobody measured it there"
+    assert clock(0.0, 10_000) == clock(0.0, 10), "who mostly waits is nowhere near the limit of power"
+    assert clock(0.31, 10_000) == pytest.approx(1610, rel=0.02), "measured: step 14 at 8192 (log, run 17)"
+    assert 1.04 < clock(0.03, 10_000) / clock(0.22, 10_000) < 1.15
 
 
 # Cycles of a block from its first instruction to its last, by a clock inside of the kernel on an H200 (kernels/LOG.md, runs 17 and 23).

@@ -73,7 +73,7 @@ def test_lines_are_numbered_as_in_the_other_pictures():
 def test_what_is_not_known_is_said(run, monkeypatch):
     scale = compile_kernel("__global__ void scale(float* x) { x[threadIdx.x] *= 2.0f; }")
     other = scale.launch(1, 32, (np.ones(32, np.float32),), on="cpu", findings=False)
-    assert "no loop with three trips" in views.cycles_of_warps(other).alt
+    assert "No loop of this launch's machine code goes round three times" in views.cycles_of_warps(other).alt
     monkeypatch.setattr(estimate, "_launch", lambda *_: (None, "a branch depends on data"))
     with pytest.raises(CourseError, match="not known, since a branch depends on data"):
         estimate.watched(run, gpu("H200 SXM"))

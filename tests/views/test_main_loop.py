@@ -2,6 +2,7 @@
 
 import pytest
 
+import helpers
 from helpers import Problem, gemm, views
 from helpers.model.planned_cycles import MULTIPLY_ADD, main_loop
 from helpers.run.kernel import compile as compile_kernel
@@ -28,3 +29,9 @@ def test_every_cycle_is_drawn_once():
             assert sum(one.right - one.left for one in mine if one.kind == MULTIPLY_ADD) == ffma // rows
     ax = views.main_loop(gemm.run(kernel, Problem(128, 2, 8), on="cpu"))
     assert f"{loop.cycles} cycles" in ax.alt
+
+
+def test_of_tensor_cores_it_shows_no_other_loop():
+    """The loop that scales the sums of step 17 has more FFMAs than the one that multiplies, which has none."""
+    run = gemm.count(helpers.reference("warp_specialized"), Problem(256, 256, 256, dtype="bfloat16"))
+    assert views.main_loop(run).alt.startswith("This kernel multiplies on tensor cores")

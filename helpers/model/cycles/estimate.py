@@ -224,7 +224,7 @@ def _estimate(run, compiled, parts: Chip) -> tuple[Estimate | None, str]:
     return replace(
         found, off_peak=sum(busy for busy, _ in matrix) / sum(ideal for _, ideal in matrix) if matrix else 1.0,
         executed=launch.executed(), usual=launch.path.usual, by_data=launch.path.by_data, batch=together,
-        unequal=not launch.depth and launch.blocks < math.prod(run.grid),
+        unequal=launch.path.unequal,
     ), ""  # fmt: skip
 
 
@@ -309,7 +309,7 @@ def _launch(run, compiled, parts: Chip) -> tuple[_Launch | None, str]:
         return None, f"the model of cycles does not know {' and '.join(unknown)}"
     if run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af"):
         total = None  # counted for other machine code
-    known = total / blocks if total else None
+    known = total / blocks if total and not path.unequal else None
     launch = _Launch(path, code, parts, min(1.0, blocks / gpu.sms), known, run, resident, most, blocks, depth)
     if run.problem.get("problem") is None:
         memory = device_memory(run)
@@ -346,7 +346,8 @@ def _grid(run, tiles: int = 1) -> tuple[int, int, int]:
 
 def _path(run, compiled, cached: int, copies: Mapping[int, BulkCopy], tiles: int = 1) -> tuple[BlockPath | None, str, float, int]:
     """(the path of the middle block, why there is none, the share of the blocks that are like it, its K), of a product as if it were less
-    deep: so deep that its loop makes `_TRIPS`, if one of `_DEPTHS` does. Of other launches K is 0. cached: as for `block_path`.
+    deep: so deep that its loop makes `_TRIPS`, if one of `_DEPTHS` does, and as deep as it is where none of these has such a loop. Of other
+    launches K is 0. cached: as for `block_path`.
 
     Of a product whose slices could share a tile and do not, most blocks end at once: then it is the path of one that works.
     """
@@ -371,6 +372,10 @@ def _path(run, compiled, cached: int, copies: Mapping[int, BulkCopy], tiles: int
         path, why, share = _path_of(run, compiled, cached, copies, k, tiles)
         if path is not None and ((more := trips(path, share, k)) > most or not most):
             found, most = (path, why, share, k), more
+    if found[0] is not None and not most and total and k != product.k:  # as where it takes K for M, and has nothing to do then
+        whole = _path_of(run, compiled, cached, copies, product.k, tiles)
+        if whole[0] is not None:
+            return *whole, product.k
     return found
 
 
@@ -437,8 +442,9 @@ def _path_of(run, compiled, cached: int, copies: Mapping[int, BulkCopy], k: int,
 
 def _longest(run, compiled, path: BlockPath, of, middle: tuple[int, ...], first) -> tuple[BlockPath, str, float]:
     """The first three of `_path`, of a launch that is no product: where a block of the middle cluster has another number of instructions
-    than blocks have on average, the longest way of its blocks and of some elsewhere, as that of so many blocks as make up all of them.
-    of: the path of a block. first: of the cluster of a block."""
+    than blocks have on average, the longest way of its blocks and of some elsewhere, as that of so many blocks as make up all of them; of
+    all where blocks form clusters: who has nothing to do waits for the others, and keeps its place (measured: log, run 44). of: the path of
+    a block. first: of the cluster of a block."""
     blocks, total = math.prod(run.grid), run.counters.get(names.INSTRUCTIONS, 0)
     if not total or run.kernel.compiled.arch.rstrip("af") != compiled.arch.rstrip("af") or _equal(_instructions(path), total / blocks):
         return path, "", 1.0
@@ -448,7 +454,8 @@ def _longest(run, compiled, path: BlockPath, of, middle: tuple[int, ...], first)
     longest = max(ways, key=_instructions)
     if _equal(_instructions(longest), min(map(_instructions, ways))):
         return path, "", 1.0  # data make them go on for longer, or ways that numbers rarely take
-    return longest, "", min(1.0, total / blocks / _instructions(longest))
+    part = min(1.0, total / blocks / _instructions(longest)) if math.prod(run.cluster) == 1 else 1.0
+    return replace(longest, unequal=True), "", part
 
 
 def _equal(one: float, other: float) -> bool:

@@ -128,12 +128,13 @@ class _Warp:
     it has loaded and stored is there; copied: likewise of copies. phases: of each mbarrier, the one that it looked for last. why: the state
     it is in until `ready`. misses: what it waits for first is its next line of code. held: dispatch stalls of its sub-partition before.
     throttled: what it was throttled by first, until when that lasts if it is known, and how many instructions of its sub-partition had
-    `passed` there before. served: when the load/store unit may take its next shared load."""
+    `passed` there before. served: when the load/store unit may take its next shared load. brought: when all lines are there that it has
+    asked device memory for."""
 
     __slots__ = (
-        "at_barrier", "base", "block", "copied", "fetched", "free", "gate", "groups", "held", "holding", "home", "last", "line", "misses",
-        "number", "passed", "phases", "position", "products", "queues", "ready", "seen", "served", "slow", "steps", "throttled",
-        "throttled_until", "why",
+        "at_barrier", "base", "block", "brought", "copied", "fetched", "free", "gate", "groups", "held", "holding", "home", "last",
+        "line", "misses", "number", "passed", "phases", "position", "products", "queues", "ready", "seen", "served", "slow",
+        "steps", "throttled", "throttled_until", "why",
     )  # fmt: skip
 
     def __init__(self, steps, block: int, number: int, home: int):
@@ -153,6 +154,11 @@ class _Warp:
         self.throttled: int | None = None
         self.throttled_until = self.served = 0.0
         self.passed = 0
+        self.brought = -_NEVER
+
+    def crowd(self, now: float, gap: float) -> float:
+        """The part of `latency.crowd` that a load waits now: less right behind what the last one has brought, all beside others."""
+        return min(1.0, (now - self.brought) / gap) if now > self.brought else 1.0
 
     @property
     def ended(self) -> bool:
@@ -246,8 +252,8 @@ class Multiprocessor:
         self.store_part, self.few_parts = chip["load_store.store_part"], chip["load_store.few_parts"]
         self.spilled_sector = chip.spilled_sector(active)
         self.l2_latency = chip["latency.l2"]
-        crowd = chip["latency.crowd"] * min(1.0, active) * crowded
-        self.memory, self.every = chip["latency.l2"] + crowd, max(0.0, away.every - crowd)
+        self.crowd, self.gap = chip["latency.crowd"] * min(1.0, active) * crowded, max(chip["latency.crowd_gap"], 1.0)
+        self.memory, self.every = chip["latency.l2"] + self.crowd, max(0.0, away.every - self.crowd)
         self.late = {index: self.every * part for index, part in (fresh or {}).items()} | dict.fromkeys(own, away.own)
         self.new, self.streamed, self.owed = away.new, max(0.0, chip["latency.streamed"] - away.every), 0.0
         self.address = chip["load_store.address"]
@@ -272,7 +278,7 @@ class Multiprocessor:
         self.mbarriers = mbarriers(code, visits, resident)
         self.bulk_sectors = {i: (own, every * min(1.0, active)) for i, (own, every) in (rates or {}).items()}
         self.some_sectors = chip["load_store.l2_sector_alone"], chip["bulk.sector"] * min(1.0, active)
-        self.bulk, self.bulk_line = chip["latency.bulk"] + away.every, (chip["bulk.line"], 0.0)
+        self.bulk, self.bulk_line = chip["latency.bulk"] + away.every + self.new * self.streamed, (chip["bulk.line"], 0.0)
         self.abroad, self.sent, self.meeting = chip["latency.abroad"], chip["latency.sent"], chip["barrier.cluster"]
         self.meetings = [Mbarrier(sum(map(bool, steps))) for _ in range(resident)]  # the cluster's barrier, by block
         self.arrive, self.look, self.between_signals, self.wake = (
@@ -838,10 +844,12 @@ class Multiprocessor:
                 bringing = len(set(cost.bringers) - {-1})
                 part = cost.warps / bringing
                 sent = self._ask_l2(cost.fetched * part, cost.asked * part, self.line, now)
-                when = self.landed[wanted] = sent + self.l2_latency if cost.local else self._from_afar(step, sent)
+                crowd = warp.crowd(now, self.gap)
+                when = self.landed[wanted] = sent + self.l2_latency if cost.local else self._from_afar(step, sent, crowd)
             elif when > now + step.latency:
                 taken += self.under_way
             there = max(there, when)
+            warp.brought = max(warp.brought, there)
         if step.kind == COPY and cost.wavefronts:
             heapq.heappush(self.arriving, (there, cost.wavefronts * self.wavefront))
         return taken, there
@@ -862,12 +870,13 @@ class Multiprocessor:
         self.share = max(self.share, now - self.burst) + all_of_it
         return max(self.l2, self.share)
 
-    def _from_afar(self, step: Scheduled, sent: float) -> float:
-        """When a line is here that L2 has sent then. Part of them, evenly, come from farther."""
+    def _from_afar(self, step: Scheduled, sent: float, part: float = 1.0) -> float:
+        """When a line is here that L2 has sent then. Part of them, evenly, come from farther. part: of the crowd that waits with it, unless
+        nobody has fetched it before."""
         self.owed += self.new
         late = self.owed >= 1
         self.owed -= late
-        return sent + self.memory + late * self.streamed + self.late.get(step.index, self.every)
+        return sent + self.memory - (1 - part) * (1 - self.new) * self.crowd + late * self.streamed + self.late.get(step.index, self.every)
 
     def _behind_copies(self, place: int) -> bool:
         """Do more copies past L1 wait than have read their registers? Whatever comes now waits for them, too."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import threading
 from concurrent import futures
 
@@ -204,6 +205,9 @@ def _prepared_in_time(program, options):
     return made.result()
 
 
+_IN_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")  # where words meet in the name of a class
+
+
 def _check_wishes(launch, blocks: int) -> None:
     """Raise Declined if more is wanted than results, counters and findings of blocks without clusters."""
     if launch.recorder is not None:
@@ -216,7 +220,7 @@ def _check_wishes(launch, blocks: int) -> None:
         raise Declined("the grid is very large")
     for kind in observer.kinds() if launch.checks.wanted else ():
         if not kind.watched_natively and kind.wanted(launch.checks):
-            raise Declined(f"native code does not watch for {kind.__name__}")
+            raise Declined(f"native code does not look for {_IN_WORDS.sub(' ', kind.__name__).lower()}")
     if launch.counting is not None:
         for op in launch.program.ops:
             if op.guard is not None and op.counters:

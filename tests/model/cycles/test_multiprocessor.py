@@ -33,6 +33,7 @@ from helpers.sim.code.sass_opcodes import opcode_row
 from helpers.sim.counting.machine_code import ANY_BARRIER, AccessCost, Visit
 
 H200 = chip.chip(hardware.gpu("H200 SXM"))
+NO_CROWD = chip.chip(hardware.gpu("H200 SXM"), {"latency.crowd": 0.0})
 PLAIN = Scheduled(
     index=0, kind=FIXED, pipe="", busy=0.0, stall=1, waits=(), result=-1, sources=-1, even=0, odd=0, all_even=0, all_odd=0,
     latency=0.0, words=1, groups=0, line=0, slow=False, past_l1=False, gives_way=False, dispatch=1.0,
@@ -425,7 +426,7 @@ def test_of_the_lines_that_nobody_fetched_before_each_is_late_and_no_other(new, 
         for step in (replace(PLAIN, index=2 * k, kind=LOAD, result=0, latency=34.0, slow=True), replace(FFMA, index=2 * k + 1, waits=(0,)))
     ]
     visits = [Visit(0, 16, 1, {2 * k: AccessCost(1, 0.0, 1.0, 4.0, 4.0, (0,)) for k in range(8)})]
-    near, far = (Multiprocessor(code, visits, 1, 1, H200, away=Away(new=part)).run().cycles for part in (0.0, new))
+    near, far = (Multiprocessor(code, visits, 1, 1, NO_CROWD, away=Away(new=part)).run().cycles for part in (0.0, new))
     assert far - near == pytest.approx(late * H200["latency.streamed"])
 
 

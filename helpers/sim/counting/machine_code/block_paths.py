@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
+from helpers.sim.code.lines import cell_lines
 from helpers.sim.code.sass import SassFunction, SassInstruction
 from helpers.sim.code.sass_operands import SassAddress, SassRegister
 from helpers.sim.code.sites import CostRule
@@ -91,7 +92,7 @@ class BlockPath:
     numbers that no division, root or reciprocal has a way of its own for. by_data: it loads from where data say, which are not known:
     nobody has fetched that before then. new: index of a load or copy from device memory -> how often, of all times that a warp executes
     it, it wants a line of which the block wanted nothing before. own: indices of loads that want only lines in which the block stores: C,
-    where a product adds to it."""
+    where a product adds to it. unequal: other blocks of the launch are known to execute less."""
 
     function: SassFunction
     visits: tuple[Visit, ...]
@@ -100,6 +101,7 @@ class BlockPath:
     by_data: bool = False
     new: Mapping[int, float] = field(default_factory=dict)
     own: frozenset[int] = frozenset()
+    unequal: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class PathRun(SliceRun):
         """Write down what the lanes at work do to mbarriers: those of a warp to one of them."""
         place = ZERO if kind is SignalKind.SENT else self.address(place_of(i))
         if place is None:
-            raise CannotTell(f"which mbarrier it is depends on data: {i}")
+            raise CannotTell("which mbarrier it is depends on data", i)
         rows, word = self._rows(place), self.read(i.sources[-1])
         words = None if word is None else np.broadcast_to(word & LOW, (1, 1, 1, self.lanes)).reshape(rows.shape)
         abroad = i.has("MULTICAST") or bool((rows[rows >= 0] >> _RANK != self.rank).any() and kind is SignalKind.ARRIVE)
@@ -203,7 +205,7 @@ class PathRun(SliceRun):
             else:
                 each = [counted(i, None if mine is None else int(word)) for word in (lanes if mine is None else mine)]
                 if any(arrived is None or amount is None for arrived, amount in each):
-                    raise CannotTell(f"what an mbarrier waits for depends on data: {i}")
+                    raise CannotTell("what an mbarrier waits for depends on data", i)
                 arrivals[warp], amounts[warp] = (sum(column) for column in zip(*each, strict=True))
                 if kind is SignalKind.INIT:
                     arrivals[warp] = each[0][0]
@@ -424,7 +426,7 @@ def _path(compiled, grid, block, args, index: int, cached: int, usual: bool, aro
         run.run()
         run.share_out()
     except CannotTell as reason:
-        return None, str(reason)
+        return None, reason.in_lines(cell_lines(compiled))
     new = {index: part / (every or 1) for index, (part, every) in run.new.items()}
     own = frozenset(index for index, lines in run.wanted.items() if lines <= run.stored)
     return BlockPath(program.function, tuple(run.visits), run.lanes // WARP, usual, run.by_data, new, own), ""

@@ -382,7 +382,7 @@ class SliceRun:
         elif "ANY" in i.modifiers and i.name == "BRA" and guard is not None:  # the warp stays together
             guard = self.per_warp(np.asarray(self.narrow(mask, guard)), np.any)
         if guard is None:
-            raise CannotTell(f"a branch depends on data: {i}")
+            raise CannotTell("a branch depends on data", i)
         taken, rest = self.split(mask, guard)
         if rest is not EMPTY:
             self.parts.append(_Part(after, rest))
@@ -390,7 +390,7 @@ class SliceRun:
             return
         if i.name == "BRA" or (i.name == "CALL" and i.target is not None):
             if i.target is None:
-                raise CannotTell(f"a branch whose target the disassembly does not name: {i}")
+                raise CannotTell("a branch whose target the disassembly does not name", i)
             self.parts.append(_Part(i.target, taken))
         elif i.name == "EXIT":
             gone = TRUE if taken is None else taken
@@ -452,7 +452,7 @@ class SliceRun:
             return
         value = self.read(source)
         if value is None or not isinstance(target, str):
-            raise CannotTell(f"a convergence barrier is set to something unknown: {i}")
+            raise CannotTell("a convergence barrier is set to something unknown", i)
         self.groups[target] = np.where(TRUE if mask is None else mask, value, self.groups.get(target, ZERO))
         self.joined.pop(target, None)
 
@@ -472,7 +472,7 @@ class SliceRun:
                 self.origin = np.where(mask, number, ZERO if self.origin is None else self.origin)
             named = ALL_ONES if not i.sources else self.read(i.sources[0])
             if named is None:
-                raise CannotTell(f"a convergence of threads that are not known: {i}")
+                raise CannotTell("a convergence of threads that are not known", i)
             if mask is None:
                 self.parts.append(_Part(after, mask))
                 return
@@ -504,7 +504,7 @@ class SliceRun:
         target = i.sources[-1]
         low = self.read(target.register)
         if low is None:
-            raise CannotTell(f"a jump to an address that depends on data: {i}")
+            raise CannotTell("a jump to an address that depends on data", i)
         following = i.address + (self.program.instructions[1].address - self.program.instructions[0].address)
         self.go_to(i, signed(low) + target.offset + following, mask, again=True)
 
@@ -522,7 +522,7 @@ class SliceRun:
         register = next((s for s in i.sources if isinstance(s, SassRegister)), None)
         value = self.read(register) if register is not None else None
         if value is None:
-            raise CannotTell(f"a return to an address that is not known: {i}")
+            raise CannotTell("a return to an address that is not known", i)
         self.go_to(i, value, mask)
 
     def go_to(self, i, value, mask, again: bool = False):
@@ -534,7 +534,7 @@ class SliceRun:
         for address in np.unique(lanes):  # warps that came from different calls go different ways
             target = self.program.addresses.get(int(address))
             if target is None or target not in self.program.block_of:
-                raise CannotTell(f"a jump to an address outside the code: {i}")
+                raise CannotTell("a jump to an address outside the code", i)
             some, _ = self.split(mask, value == address)
             self.parts.append(_Part(target, some))
             executed += self.warps_in(some)

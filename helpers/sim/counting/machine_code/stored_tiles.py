@@ -61,7 +61,7 @@ class StoreRun(SliceRun):
             return
         place = next((self.address(s) for s in i.sources if isinstance(s, SassAddress)), None)
         if place is None:
-            raise CannotTell(f"where a store goes depends on data: {i}")
+            raise CannotTell("where a store goes depends on data", i)
         matrix, shape = self.matrix, (*self.shape, self.lanes)
         byte = np.broadcast_to(place - matrix.base, shape).reshape(self.count_blocks, -1)
         inside = (byte >= 0) & (byte < matrix.rows * matrix.row_bytes)

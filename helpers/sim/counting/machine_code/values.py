@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from helpers.sim.code.sass import SassInstruction
 
 LOW = 0xFFFFFFFF
 SIGN = 0x80000000
 
 
 class CannotTell(Exception):
-    """The slice needs something that only a full execution knows. The message says what, for the reader."""
+    """The slice needs something that only a full execution knows. The message says what, for the reader, and at which instruction."""
+
+    def __init__(self, what: str, at: SassInstruction | None = None):
+        super().__init__(what if at is None else f"{what}: {at}")
+        self.what, self.at = what, at
+
+    def in_lines(self, of_ptx: Mapping[int, int | None]) -> str:
+        """The message, with the reader's line where it is known. of_ptx: the line of each line of the PTX."""
+        line = None if self.at is None else of_ptx.get(self.at.ptx_line or 0)
+        return str(self) if line is None else f"{self.what} (line {line}): {self.at}"
 
 
 ZERO = np.zeros((1, 1, 1, 1), np.int64)
