@@ -444,9 +444,9 @@ class Profile(Tabular):
                 f"Predicted for {self.gpu_name}: {self.milliseconds:.4g} ms, {digits(self.tflops)} TFLOPS. {self.prediction.statement}"
             )
         if self.prediction:
-            found.append(f"What limits it, by the model: {self.prediction.limiter}{self.prediction.lowered}.")
             if self.prediction.waits and not self.prediction.limiter.startswith("latency"):  # which says them
                 found.append(self.prediction.waits)
+            found.append(f"What limits it, by the model: {self.prediction.limiter}{self.prediction.lowered}.")
         else:
             found.append(
                 f"{'Counted only, no time is known.' if self.milliseconds is None else 'What limits it is not known.'} {self._answer[1]}"

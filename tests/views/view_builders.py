@@ -45,7 +45,8 @@ def run_of(trace, source="", counters=None, by_line=None, findings=(), **compile
         "shared_bytes": 0,
         "ptx": "",
         "sass": "",
-        "cubin": b"", "matrix_types": frozenset(),
+        "cubin": b"",
+        "matrix_types": frozenset(),
         **compiled,
     }
     return SimpleNamespace(

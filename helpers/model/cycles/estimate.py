@@ -417,7 +417,7 @@ def _path_of(run, compiled, cached: int, copies: Mapping[int, BulkCopy], k: int,
         return counted[sectors] / counted[requests] if counted.get(requests) else float(WARP)
 
     stores = run.counters.get(names.bulk_executed("st"), 0)
-    sent = run.counters[names.bulk_sectors("st")] * SECTOR / stores if stores else 0.0
+    sent = run.counters.get(names.bulk_sectors("st"), 0) * SECTOR / stores if stores else 0.0  # (of copies of 0 bytes there are none)
     around = Surroundings(cluster, scattered, sent, {index: copy.nbytes for index, copy in copies.items()})
 
     def of(x: int, y: int, z: int) -> tuple[BlockPath | None, str]:

@@ -414,7 +414,7 @@ class Chunk(Lanes):
             return False
         if not self.checks.divisible:
             return False
-        if self.cluster_barrier is not None:
+        if self.cluster_barrier is not None or not self.alone:
             return False  # blocks of a cluster reach each other's memory, so they stay together
         (taken_at, taken), (other_at, _) = where
         division = self.division(taken)

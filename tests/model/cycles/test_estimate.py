@@ -616,3 +616,10 @@ def test_a_copy_by_cp_async_bulk_takes_what_was_measured(size, measured):
     arrays = [np.zeros(size, np.float32), np.zeros(size, np.float32)]
     run = kernel.compile(BULK, arch="sm_90").launch(size // 4096, 128, arrays, on="cpu", findings=False)
     assert run.predict().milliseconds * 1e3 == pytest.approx(measured, rel=0.08)
+
+
+def test_a_copy_in_bulk_of_no_bytes_has_a_time():
+    source = BULK.replace("float* to)", "float* to, int n)").replace("sizeof(tile)", "n")
+    arrays = [np.zeros(4096, np.float32), np.zeros(4096, np.float32)]
+    run = kernel.compile(source, arch="sm_90").launch(1, 128, [*arrays, np.int32(0)], on="cpu", findings=False)
+    assert 0 < run.predict().milliseconds < 0.01

@@ -275,3 +275,18 @@ def test_only_the_blocks_of_one_cluster_are_compared():
     args = case.arguments()
     simulate(kernel.compile(case.source).compiled, (8, 1, 1), (64, 1, 1), args, collect=Collect(counters=False, findings=False))
     case.check(case.arguments(), args)
+
+
+def test_some_blocks_of_a_cluster_may_end_before_the_others_have_an_mbarrier():
+    """The kernel itself knows of no cluster: the launch asks for one."""
+    source = """#include <cuda/ptx>
+    __global__ void k(float* a) {
+        __shared__ uint64_t bar;
+        if (blockIdx.x % 2) return;
+        if (threadIdx.x == 0) cuda::ptx::mbarrier_init(&bar, 1);
+        a[blockIdx.x * 32 + threadIdx.x] = 1;
+    }"""
+    for blocks in (None, 2, 4):
+        array = np.zeros(4 * 32, np.float32)
+        run = kernel.compile(source, arch="sm_90").launch(4, 32, [array], on="cpu", cluster=blocks)
+        assert not run.findings and np.array_equal(array.reshape(4, 32).any(axis=1), [True, False, True, False])
