@@ -463,7 +463,7 @@ def _pieces(launch: Launch, chosen):
     if in_order:
         count = max(1, min(count, launch.resident))
     order = reversed if launch.in_turn == DOWNWARDS else iter
-    cx, cy, cz = launch.cluster or (1, 1, 1)
+    cx, cy, cz = launch.cluster or clusters.ONE_EACH
     if launch.checks.wanted and "cluster" in launch.program.uses:
         count = min(count, max(1, CLUSTER_SHADOW // max(1, launch.shared_bytes)))
     if launch.in_turn == SHUFFLED and chosen is None and launch.cluster is None:

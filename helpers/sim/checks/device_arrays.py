@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from helpers.sim.code.addresses import DEVICE_BASE, PARAM_WINDOW
+from helpers.sim.code.origins import maps_addressed
 from helpers.sim.code.program import Effect, Program
 from helpers.sim.code.ptx import TYPE_BYTES, Address, Immediate, Pair, Vector
 from helpers.sim.code.sites import Site
@@ -47,7 +48,6 @@ def arrays_of(program: Program) -> dict[int, frozenset[int]]:
     on, of parameters that may hold it. 32-bit values that come from memory are taken for indices, not for parts of pointers.
     """
     entry = {at for _, at in program.parameters}
-    maps = [range(at, at + variable.nbytes) for variable, at in program.parameters if variable.nbytes > TYPE_BYTES["b64"]]
     nothing = frozenset()
     steps = []
     for op in program.ops:
@@ -62,9 +62,7 @@ def arrays_of(program: Program) -> dict[int, frozenset[int]]:
             sources = op.reads
             for operand in op.instruction.operands[1:]:
                 fixed.update(_addresses(operand))
-            if maps and not op.reads:  # a constant may be the address of a parameter
-                values = [operand.value for operand in op.instruction.operands[1:] if isinstance(operand, Immediate)]
-                fixed.update(PARAM_WINDOW + place.start for place in maps if any(value in place for value in values))
+            fixed.update(PARAM_WINDOW + at for _, at in maps_addressed(op, program))
         steps.append(Assignment(targets, frozenset(fixed), sources))
     origin = origins(steps)
     found = {}

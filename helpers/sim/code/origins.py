@@ -44,3 +44,16 @@ def may_load_address(op: Op, program: Program) -> bool:
     known = all(parameter_of(site, program) is not None for site in op.sites)
     types = {program.types[register] for register in op.writes} - {"pred"}
     return not known and any(TYPE_BYTES[type_] >= _ADDRESS for type_ in types)
+
+
+def maps_addressed(op: Op, program: Program) -> list[tuple[str, int]]:
+    """(name, offset) of the parameters that may be tensor maps and whose address an instruction without sources may hold: a constant is
+    one."""
+    if op.reads:
+        return []
+    values = [operand.value for operand in op.instruction.operands[1:] if isinstance(operand, Immediate)]
+    return [
+        (variable.name, at)
+        for variable, at in program.parameters
+        if variable.nbytes > _ADDRESS and any(value in range(at, at + variable.nbytes) for value in values)
+    ]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from .origins import UNKNOWN, made_of, may_load_address, parameter_of
-from .ptx import TYPE_BYTES, Immediate
+from .origins import UNKNOWN, made_of, maps_addressed, may_load_address, parameter_of
 
 if TYPE_CHECKING:
     from .program import Op, Program
@@ -40,13 +39,9 @@ def parameters_reached(program: Program) -> dict[int, frozenset[str] | None]:
 
 
 def _addresses_of_maps(program: Program) -> dict[int, frozenset[str]]:
-    """{register: parameters that are tensor maps whose address it may hold}: a constant may be one."""
-    maps = [(variable.name, range(at, at + variable.nbytes)) for variable, at in program.parameters if variable.nbytes > TYPE_BYTES["b64"]]
+    """{register: parameters that are tensor maps whose address it may hold}."""
 
     def named(op: Op) -> frozenset[str]:
-        if op.effect.memory or op.reads:
-            return frozenset()
-        values = [operand.value for operand in op.instruction.operands[1:] if isinstance(operand, Immediate)]
-        return frozenset(name for name, place in maps if any(value in place for value in values))
+        return frozenset() if op.effect.memory else frozenset(name for name, _ in maps_addressed(op, program))
 
     return made_of(program.ops, named)

@@ -17,7 +17,7 @@ import numpy as np
 
 from helpers.sim.code.hardware_units import WARP
 
-from .cluster import Clusters
+from .cluster import ONE_EACH, Clusters
 
 BLOCK_AXES = (0, 2, 4)  # the others are the threads'
 
@@ -98,7 +98,7 @@ class Lanes:
             return self.uniform(self.block[index], u32)
         if base == "nctaid":
             return self.uniform(self.grid[index], u32)
-        dims = self.cluster or (1, 1, 1)
+        dims = self.cluster or ONE_EACH
         if base == "clusterid":
             return self.special(f"%ctaid.{axis}") // u32(dims[index])
         if base == "cluster_ctaid":
@@ -150,7 +150,7 @@ class Lanes:
     @cached_property
     def clusters(self) -> Clusters:
         """Which blocks of the chunk form a cluster; without clusters each block is one of its own."""
-        return Clusters(self, self.cluster or (1, 1, 1))
+        return Clusters(self, self.cluster or ONE_EACH)
 
     @property
     def lane_index(self) -> np.ndarray:
